@@ -1,0 +1,157 @@
+"""An algorithm as pure functions: `init` and `observe`, put together from parts.
+
+The paper's Algorithms 1, 2 and 3 are one loop (`algo:generic`): act with the plan, observe the
+step, compute ŵ_t, form the gradient from windows that end before ŵ_t, update M, let ŵ_t enter,
+and plan the next step. The parts differ: signal, policy, estimator, credit, update.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from windward.core import history
+from windward.core.credit import Credit
+from windward.core.estimators import Estimator
+from windward.core.policies import Policy
+from windward.core.signals import Signal
+from windward.core.updates import Transform
+from windward.types import Array, Hyper, Info, Learner, Local, Plan, State, Transition
+
+
+class Algorithm(NamedTuple):
+    """An adaptive controller as pure functions of arrays.
+
+    ``init(hyper, unit) -> (State, Plan)``; ``observe(State, Transition, unit) -> (State, Plan,
+    Info)`` takes the step just made and plans the next one, so nothing is pending between
+    steps. ``unit`` is the random draw behind the next plan, ``unit(key, B)``, an input like any
+    other. ``apply(plan, base)`` makes the action. ``hyper`` holds the numbers the algorithm was
+    made with; those named in ``grid`` may be arrays, one program then serves a whole grid.
+    """
+
+    name: str
+    init: Callable[[Hyper, Array], tuple[State, Plan]]
+    observe: Callable[[State, Transition, Array], tuple[State, Plan, Info]]
+    unit: Callable[[Array, int], Array]
+    apply: Callable[[Plan, Array], Array]
+    needs: tuple[str, ...]
+    signal: str
+    gamma: float
+    d_u: int
+    d_w: int
+    h: int
+    hyper: dict[str, np.ndarray]
+    grid: tuple[str, ...]
+
+
+class Functions(NamedTuple):
+    """The part of an `Algorithm` that is compiled: hashable, and shared by equal specs."""
+
+    init: Callable[[Hyper, Array], tuple[State, Plan]]
+    observe: Callable[[State, Transition, Array], tuple[State, Plan, Info]]
+    unit: Callable[[Array, int], Array]
+    apply: Callable[[Plan, Array], Array]
+    needs: tuple[str, ...]
+
+
+def _finite(tree: Any) -> Array:
+    return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
+
+
+def assemble(
+    *,
+    h: int,
+    d_u: int,
+    d_w: int,
+    gamma: float,
+    signal: Signal,
+    policy: Policy,
+    estimator: Estimator,
+    credit: Credit,
+    update: Transform,
+) -> Functions:
+    """The loop of `algo:generic` from its parts."""
+    needs = tuple(dict.fromkeys((*signal.needs, *policy.aux)))
+    length = h + estimator.lags - 1
+
+    def plan_all(learner: Learner, local: Local) -> Plan:
+        def one(w_hist: Array, unit: Array) -> Plan:
+            return policy.plan(learner.M, w_hist[:h], unit, learner.hyper)
+
+        return jax.vmap(one)(local.w_hist, local.unit)
+
+    def blank_transition() -> Transition:
+        """One step of the right shapes for a record; only its structure is used."""
+        number, flag = jnp.zeros(()), jnp.zeros((), bool)
+        index, logits = jnp.zeros((), jnp.int32), {name: jnp.zeros(d_u) for name in policy.aux}
+        return Transition(number, index, number, number, logits, flag, flag, flag)
+
+    def init(hyper: Hyper, unit: Array) -> tuple[State, Plan]:
+        hyper = jax.tree.map(lambda value: jnp.asarray(value, jnp.zeros(()).dtype), hyper)
+        B = unit.shape[0]
+        M = hyper["M0"] if "M0" in hyper else policy.init()
+        record = jax.eval_shape(
+            policy.record, M, jnp.zeros((h, d_w)), unit[0], blank_transition(), hyper
+        )
+        records = jax.tree.map(
+            lambda leaf: jnp.zeros((B, estimator.lags, *leaf.shape), leaf.dtype), record
+        )
+        w_hist = jnp.zeros((B, length, d_w))
+        local = Local(w_hist, records, unit, jnp.zeros((B,), jnp.int32))
+        learner = Learner(M, update.init(M), credit.init(), hyper)
+        return State(local, learner), plan_all(learner, local)
+
+    def observe(state: State, tr: Transition, unit: Array) -> tuple[State, Plan, Info]:
+        old, learner = state
+        M, hyper = learner.M, learner.hyper
+
+        def look(local: Local, tr: Transition) -> tuple[Array, Local]:
+            window = local.w_hist[:h]
+            score = (
+                policy.action_score(M, window, local.unit, tr, hyper)
+                if signal.uses_score and policy.action_score is not None
+                else jnp.zeros(d_u)
+            )
+            w_hat = signal.compute(tr, score, gamma)
+            record = policy.record(M, window, local.unit, tr, hyper)
+            return w_hat, local._replace(records=history.push(local.records, record))
+
+        w_hat, seen = jax.vmap(look)(old, tr)
+        accepted = tr.valid & jnp.isfinite(tr.c) & jnp.all(jnp.isfinite(w_hat), axis=1)
+        # Refused steps must not reach a product: 0 * nan is nan.
+        tr = tr._replace(c=jnp.where(accepted, tr.c, 0.0))
+        w_hat = jnp.where(accepted[:, None], w_hat, 0.0)
+
+        credit_state, credited = credit.update(learner.credit, tr, seen)
+        gradients = jax.vmap(estimator.gradient, (None, 0, 0, 0, None))(
+            M, credited, seen, tr, hyper
+        )
+        share = accepted / jnp.maximum(jnp.sum(accepted), 1)
+        gradient = jax.tree.map(
+            lambda g: jnp.sum(jax.vmap(jnp.multiply)(share, g), axis=0), gradients
+        )
+
+        ended = tr.terminated | tr.truncated
+        step, optimiser = update.update(
+            gradient, learner.optimiser, M, hyper=hyper, episodes=jnp.sum(ended & accepted)
+        )
+        moved = Learner(optax.apply_updates(M, step), optimiser, credit_state, hyper)
+        learner = history.keep_if(
+            jnp.any(accepted) & _finite((moved.M, moved.optimiser)), moved, learner
+        )
+
+        def enter(old: Local, seen: Local, w_hat: Array, unit: Array, ok: Array, end: Array):  # type: ignore[no-untyped-def]
+            w_hist = history.push(seen.w_hist, w_hat)
+            w_hist, records = history.zero_if(end, (w_hist, seen.records))
+            return history.keep_if(ok, Local(w_hist, records, unit, old.t + 1), old)
+
+        local = jax.vmap(enter)(old, seen, w_hat, unit, accepted, ended)
+        return State(local, learner), plan_all(learner, local), Info(w_hat, gradient, accepted)
+
+    def unit(key: Array, B: int = 1) -> Array:
+        return policy.unit_sampler(key, (B, *policy.unit_shape))
+
+    return Functions(init, observe, unit, policy.apply, needs)

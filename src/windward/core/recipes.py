@@ -1,0 +1,318 @@
+"""The paper's algorithms by name: each recipe picks parts and checks its arguments.
+
+Equal recipes share their functions (only numbers differ), so a program compiled for one serves
+the other. Arguments that are numbers, eta, sigma, delta, weight_decay, radius, may be arrays:
+`windward.linear.simulate` then runs the grid in one program.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from windward import checks
+from windward.core import credit, estimators, parametrisations, policies, signals, updates
+from windward.core.algorithm import Algorithm, Functions, assemble
+from windward.core.parametrisations import Factory
+from windward.core.projections import Projection, frobenius_ball
+from windward.core.signals import Signal
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Everything about an algorithm that is compiled in; its numbers are hyper."""
+
+    kind: str
+    d_u: int
+    d_w: int
+    h: int
+    gamma: float
+    signal: Signal
+    parametrisation: Factory = parametrisations.linear
+    delay: int = 0
+    scale_by: optax.GradientTransformation | None = None
+    project: Any = None
+    every_episodes: int | None = None
+
+
+@lru_cache
+def _no_signal(d_w: int) -> Signal:
+    return Signal("none", (), lambda tr, score, gamma: jnp.zeros(d_w))
+
+
+def _policy(spec: Spec) -> policies.Policy:
+    pi = spec.parametrisation(spec.h, spec.d_u, spec.d_w)
+    if spec.kind == "bpc":
+        leaves = jax.tree.leaves(jax.eval_shape(pi.init))
+        return policies.parameter_noise(pi, sum(leaf.size for leaf in leaves))
+    if spec.kind.startswith("dmf_gpc"):
+        score_at = "current" if spec.kind.endswith("paper") else "drawn"
+        return policies.softmax(pi, spec.d_u, score_at=score_at)
+    noise = policies.sphere() if spec.kind == "bandit_gpc" else policies.gaussian()
+    return policies.action_noise(pi, spec.d_u, noise)
+
+
+@lru_cache(maxsize=256)
+def build(spec: Spec) -> Functions:
+    """The functions of a spec, one object for equal specs."""
+    policy = _policy(spec)
+    projection = None if spec.project is None else Projection(spec.project, {})
+    estimator = (
+        estimators.zero()
+        if spec.kind == "base_only"
+        else estimators.score_function(policy, spec.h, estimators.box(spec.h))
+    )
+    return assemble(
+        h=spec.h,
+        d_u=spec.d_u,
+        d_w=spec.d_w,
+        gamma=spec.gamma,
+        signal=spec.signal,
+        policy=policy,
+        estimator=estimator,
+        credit=credit.cost(),
+        update=updates.gradient_step(
+            delay_by=spec.delay,
+            scale_by=spec.scale_by,
+            projection=projection,
+            margin="delta" if spec.kind == "bpc" else None,
+            every_episodes=spec.every_episodes,
+        ),
+    )
+
+
+def _algorithm(name: str, spec: Spec, hyper: dict[str, np.ndarray], M0: Any) -> Algorithm:
+    grid = tuple(hyper)
+    if M0 is not None:
+        hyper = {**hyper, "M0": initial_M(M0, spec.h, spec.d_u, spec.d_w)}
+    functions = build(spec)
+    return Algorithm(
+        name,
+        *functions,
+        signal=spec.signal.name,
+        gamma=spec.gamma,
+        d_u=spec.d_u,
+        d_w=spec.d_w,
+        h=spec.h,
+        hyper=hyper,
+        grid=grid,
+    )
+
+
+def initial_M(M0: Any, h: int, d_u: int, d_w: int) -> np.ndarray:
+    """A checked M^1 for the linear parametrisation."""
+    array = checks.finite_array("M0", M0)
+    checks.shape("M0", array, (h, d_u, d_w), "(h, d_u, d_w)")
+    return array
+
+
+def _spec(
+    kind: str, d_u: Any, d_w: Any, h: Any, gamma: Any, signal: str | Signal, **more: Any
+) -> Spec:
+    spec = Spec(
+        kind,
+        checks.integer("d_u", d_u, 1),
+        checks.integer("d_w", d_w, 1),
+        checks.integer("h", h, 1),
+        checks.discount("gamma", gamma),
+        signals.get(signal),
+        **more,
+    )
+    signals.check_d_w(spec.signal, spec.d_u, spec.d_w)
+    if spec.every_episodes is not None:
+        checks.integer("every_episodes", spec.every_episodes, 1)
+    return spec
+
+
+def _step_hyper(
+    eta: Any, weight_decay: Any, projection: Projection | None
+) -> dict[str, np.ndarray]:
+    hyper = {
+        "eta": checks.positive("eta", eta, zero=True),
+        "weight_decay": checks.positive("weight_decay", weight_decay, zero=True),
+    }
+    return hyper if projection is None else {**hyper, **projection.hyper}
+
+
+def base_only(d_u: int, d_w: int) -> Algorithm:
+    """The base policy alone: no correction, no exploration, ŵ = 0."""
+    d_w = checks.integer("d_w", d_w, 1)
+    spec = _spec("base_only", d_u, d_w, 1, 1.0, _no_signal(d_w))
+    hyper = {name: np.zeros(()) for name in ("eta", "weight_decay", "sigma")}
+    return _algorithm("base_only", spec, hyper, None)
+
+
+def mf_gpc(
+    d_u: int,
+    d_w: int,
+    h: int = 5,
+    eta: Any = 1e-3,
+    sigma: Any = 0.1,
+    signal: str | Signal = "pd3",
+    gamma: float = 0.99,
+    *,
+    Sigma: Any = None,
+    weight_decay: Any = 0.0,
+    every_episodes: int | None = None,
+    delay: int = 0,
+    projection: Projection | None = None,
+    scale_by: optax.GradientTransformation | None = None,
+    parametrisation: Factory = parametrisations.linear,
+    M0: Any = None,
+) -> Algorithm:
+    """MF-GPC (`algo:generic`): u_t = base + π(ŵ_{t-1:t-h} | M^t) + n_t, n_t ~ N(0, σ²Σ).
+
+    M^{t+1} = M^t - η c_t (σ²Σ)⁻¹ Σ_{i=0..h-1} n_{t-i} ⊗ J_i.
+
+    Args:
+      d_u, d_w: sizes of the action and of the pseudo-disturbance (PD1: d_u; PD3: d_x).
+      h: memory. eta: learning rate. sigma: standard deviation of the noise (or a grid of them).
+      signal: "pd1" (TD error), "pd1-value", "pd2", "pd3", "w", or a `Signal`.
+      gamma: discount of the values behind PD1 and PD2.
+      Sigma: covariance of the noise up to σ², a matrix or its diagonal; the identity if None.
+      weight_decay: λ of M - η(g + λM). every_episodes: update once per so many episodes.
+      delay: apply the gradient of so many steps ago. projection: a set that holds M.
+      scale_by: an optax preconditioner such as ``optax.scale_by_adam()``.
+      parametrisation: `linear`, or ``mlp(width)`` or any factory of your own.
+      M0: the initial M (h, d_u, d_w); 0 if None.
+
+    >>> import windward as ww
+    >>> ww.mf_gpc(d_u=1, d_w=2, signal="pd3").needs
+    ('x_pred',)
+    """
+    spec = _spec(
+        "mf_gpc", d_u, d_w, h, gamma, signal,
+        parametrisation=parametrisation, delay=checks.integer("delay", delay, 0),
+        scale_by=scale_by, project=None if projection is None else projection.apply,
+        every_episodes=every_episodes,
+    )  # fmt: skip
+    hyper = {
+        **_step_hyper(eta, weight_decay, projection),
+        "sigma": checks.positive("sigma", sigma, zero=True),
+    }
+    if spec.signal.uses_score and (hyper["sigma"] == 0).any():
+        raise ValueError(
+            f"sigma must be greater than 0 for signal {spec.signal.name!r}, which is estimated "
+            "from the exploration noise; got 0 (pd2 and pd3 work without noise)"
+        )
+    algorithm = _algorithm("mf_gpc", spec, hyper, M0)
+    if Sigma is None:
+        return algorithm
+    matrix = checks.finite_array("Sigma", Sigma, ndim=(1, 2))
+    matrix = np.diag(matrix) if matrix.ndim == 1 else matrix
+    checks.shape("Sigma", matrix, (d_u, d_u), "(d_u, d_u)")
+    matrix = checks.psd("Sigma", matrix, definite=True)
+    return algorithm._replace(hyper={**algorithm.hyper, "Sigma": matrix})
+
+
+def dmf_gpc(
+    d_u: int,
+    d_w: int,
+    h: int = 5,
+    eta: Any = 1e-3,
+    signal: str | Signal = "pd3",
+    gamma: float = 0.99,
+    *,
+    preset: str | None = None,
+    weight_decay: Any = 0.0,
+    every_episodes: int | None = None,
+    projection: Projection | None = None,
+    scale_by: optax.GradientTransformation | None = None,
+    parametrisation: Factory = parametrisations.linear,
+    M0: Any = None,
+) -> Algorithm:
+    """DMF-GPC (`algo:discrete`): u_t ~ softmax(base logits + π(ŵ_{t-1:t-h} | M^t)).
+
+    M^{t+1} = M^t - η c_t Σ_{j=0..h-1} ∇_M log π(u_{t-j} | ŵ_{t-j-1:t-j-h}, M).
+
+    ``d_u`` is the number of actions and `Transition.u` their index. Scores are taken at the M
+    that drew the action; ``preset="paper"`` takes them at M^t, as printed. "pd1" is the discrete
+    PD1, in the logits. Other arguments as in `mf_gpc`.
+    """
+    checks.choice("preset", preset, (None, "paper"))
+    if d_u == 1:
+        raise ValueError("d_u must be at least 2 actions for dmf_gpc; got 1")
+    if signals.get(signal).name == "pd1-value":
+        raise ValueError("signal 'pd1-value' needs a gradient in u; use 'pd1' with dmf_gpc")
+    spec = _spec(
+        "dmf_gpc" if preset is None else f"dmf_gpc-{preset}", d_u, d_w, h, gamma, signal,
+        parametrisation=parametrisation, scale_by=scale_by,
+        project=None if projection is None else projection.apply, every_episodes=every_episodes,
+    )  # fmt: skip
+    return _algorithm("dmf_gpc", spec, _step_hyper(eta, weight_decay, projection), M0)
+
+
+DEFAULT_BALL = frobenius_ball(10.0)
+
+
+def bandit_gpc(
+    d_u: int,
+    d_w: int,
+    h: int = 5,
+    eta: Any = 1e-3,
+    delta: Any = 0.1,
+    signal: str | Signal = "w",
+    gamma: float = 0.99,
+    *,
+    projection: Projection | None = DEFAULT_BALL,
+    scale_by: optax.GradientTransformation | None = None,
+    weight_decay: Any = 0.0,
+    M0: Any = None,
+) -> Algorithm:
+    """Bandit GPC (`algo:banditgpc`): u_t = base + Σ M_i^t w_{t-i} + δn_t, n_t on the sphere.
+
+    ∇̂_t = (d_u c_t/δ) Σ_{i=0..h-1} n_{t-i} ⊗ w_{t-i-1:t-i-h};
+    M^{t+1} = Π[M^t - η ∇̂_{t-h}].
+
+    ``signal="w"`` is the true disturbance; any pseudo-disturbance makes it the algorithm of
+    `thm:main_appendix`. `theorem_rates` gives η and δ of `thm:34`, `dac_set` its set.
+    """
+    return _bandit("bandit_gpc", d_u, d_w, h, eta, delta, signal, gamma, projection, scale_by,
+                   weight_decay, M0)  # fmt: skip
+
+
+def bpc(
+    d_u: int,
+    d_w: int,
+    h: int = 5,
+    eta: Any = 1e-3,
+    delta: Any = 0.1,
+    signal: str | Signal = "w",
+    gamma: float = 0.99,
+    *,
+    projection: Projection | None = DEFAULT_BALL,
+    scale_by: optax.GradientTransformation | None = None,
+    weight_decay: Any = 0.0,
+    M0: Any = None,
+) -> Algorithm:
+    """BPC (Gradu, Hallman, Hazan 2020): the noise is on the parameters, M̃^t = M^t + δε_t.
+
+    ∇̂_t = (dim M c_t/δ) Σ_{i=0..h-1} ε_{t-i}; M^{t+1} = Π[M^t - η ∇̂_{t-h}], the set shrunk by δ
+    so that M̃ stays inside. Arguments as in `bandit_gpc`; PD1 needs noise on the action.
+    """
+    if signals.get(signal).uses_score:
+        raise ValueError(
+            f"signal {signals.get(signal).name!r} needs noise on the action, and bpc has none; "
+            "'w', 'pd2' and 'pd3' work"
+        )
+    return _bandit("bpc", d_u, d_w, h, eta, delta, signal, gamma, projection, scale_by,
+                   weight_decay, M0)  # fmt: skip
+
+
+def _bandit(
+    kind: str, d_u: Any, d_w: Any, h: Any, eta: Any, delta: Any, signal: str | Signal, gamma: Any,
+    projection: Projection | None, scale_by: Any, weight_decay: Any, M0: Any,
+) -> Algorithm:  # fmt: skip
+    spec = _spec(
+        kind, d_u, d_w, h, gamma, signal, delay=h, scale_by=scale_by,
+        project=None if projection is None else projection.apply,
+    )  # fmt: skip
+    hyper = {
+        **_step_hyper(eta, weight_decay, projection),
+        "delta": checks.positive("delta", delta),
+    }
+    return _algorithm(kind, spec, hyper, M0)

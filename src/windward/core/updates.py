@@ -1,0 +1,127 @@
+"""From a gradient estimate to the next M: optax transformations for the paper's updates.
+
+Step sizes and radii are read from ``hyper``, an extra argument, so that a grid of them is one
+compiled program. ``episodes`` is how many episodes ended at this step.
+"""
+
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from windward.core import history
+from windward.core.projections import Projection
+from windward.types import Array, Hyper, PyTree
+
+Transform: TypeAlias = optax.GradientTransformationExtraArgs
+
+
+def delay(steps: int) -> Transform:
+    """Hands on the gradient of `steps` calls ago, zeros until there is one.
+
+    With ``delay(h)`` step t applies ∇̂_{t-h} (`algo:banditgpc` line 6), so ∇̂_1 first changes
+    M^{h+2} (deviation 4).
+    """
+
+    def init(params: PyTree) -> PyTree:
+        return jax.tree.map(lambda p: jnp.zeros((steps, *p.shape), p.dtype), params)
+
+    def update(
+        updates: PyTree, waiting: PyTree, params: PyTree | None = None, **extra: Any
+    ) -> tuple[PyTree, PyTree]:
+        if steps == 0:
+            return updates, waiting
+        oldest = jax.tree.map(lambda leaf: leaf[-1], waiting)
+        return oldest, history.push(waiting, updates)
+
+    return Transform(init, update)
+
+
+class EpisodesState(NamedTuple):
+    """Gradients summed since the last release, episodes counted, the inner state."""
+
+    total: PyTree
+    episodes: Array
+    inner: PyTree
+
+
+def every_k_episodes(k: int, inner: Transform) -> Transform:
+    """Sums gradients at fixed M and applies `inner` once k episodes ended (deviation 11).
+
+    optax.MultiSteps averages and counts calls; the paper updates "every 3 episodes".
+    """
+
+    def init(params: PyTree) -> EpisodesState:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return EpisodesState(zeros, jnp.zeros((), jnp.int32), inner.init(params))
+
+    def update(
+        updates: PyTree,
+        state: EpisodesState,
+        params: PyTree | None = None,
+        *,
+        episodes: Array,
+        **extra: Any,
+    ) -> tuple[PyTree, EpisodesState]:
+        total = jax.tree.map(jnp.add, state.total, updates)
+        count = state.episodes + episodes
+        due = count >= k
+        stepped, inner_state = inner.update(total, state.inner, params, episodes=episodes, **extra)
+        return history.zero_if(~due, stepped), EpisodesState(
+            history.zero_if(due, total),
+            jnp.where(due, 0, count),
+            history.keep_if(due, inner_state, state.inner),
+        )
+
+    return Transform(init, update)
+
+
+def _stateless(update: Any) -> Transform:
+    def wrapped(
+        updates: PyTree, state: Any, params: PyTree | None = None, *, hyper: Hyper, **extra: Any
+    ) -> tuple[PyTree, Any]:
+        return update(updates, params, hyper), state
+
+    return Transform(lambda params: optax.EmptyState(), wrapped)
+
+
+def decay_and_step() -> Transform:
+    """-η(g + λM): behind a preconditioner the decay is decoupled from it (deviation 11)."""
+
+    def update(updates: PyTree, params: PyTree, hyper: Hyper) -> PyTree:
+        eta, decay = hyper["eta"], hyper["weight_decay"]
+        return jax.tree.map(lambda g, m: -eta * (g + decay * m), updates, params)
+
+    return _stateless(update)
+
+
+def project(projection: Projection, margin: str | None = None) -> Transform:
+    """Moves the step so that M ends in the set, shrunk by ``hyper[margin]`` where given."""
+
+    def update(updates: PyTree, params: PyTree, hyper: Hyper) -> PyTree:
+        moved = optax.apply_updates(params, updates)
+        shrink = jnp.zeros(()) if margin is None else hyper[margin]
+        inside = projection.apply(moved, hyper, shrink)
+        return jax.tree.map(jnp.subtract, inside, params)
+
+    return _stateless(update)
+
+
+def gradient_step(
+    *,
+    delay_by: int = 0,
+    scale_by: optax.GradientTransformation | None = None,
+    projection: Projection | None = None,
+    margin: str | None = None,
+    every_episodes: int | None = None,
+) -> Transform:
+    """The whole update: delay, then once per applied step precondition, decay, step, project."""
+    parts: list[Any] = [] if scale_by is None else [scale_by]
+    parts.append(decay_and_step())
+    if projection is not None:
+        parts.append(project(projection, margin))
+    step = optax.chain(*parts)
+    if every_episodes is not None:
+        step = every_k_episodes(every_episodes, step)
+    return optax.chain(delay(delay_by), step) if delay_by else step
