@@ -21,6 +21,7 @@ from windward.linear.systems import System, check_costs, check_stable
 from windward.types import Array
 
 CHUNK_NUMBERS = 2**24  # entries of the least-squares rows held at once
+BLUR_NUMBERS = 2**22  # entries of the noise that smooths a cost with kinks
 
 
 class BestDAC(NamedTuple):
@@ -60,29 +61,39 @@ def _rollout(M: Array, x0: Array, K: Array, steps: Any, cost: CostFunction, data
     return jax.lax.scan(advance, x0, steps)[1]
 
 
-def _normal_equations(
-    x0: Array, K: Array, steps: Any, Q_root: Array, R_root: Array, chunk: int
-) -> tuple[Array, Array]:
-    """G and g of the total cost MᵀGM + 2gᵀM + const, chunk by chunk.
+def _responses(S: Array, K: Array, steps: Any) -> tuple[Array, tuple[Array, Array]]:
+    """How states and controls depend on M: x_t = S_t[:, :-1] M + S_t[:, -1], u_t likewise by U_t.
 
-    The columns of S_t are the states that each entry of M alone would cause, and one more
-    column carries the state of M = 0.
+    M is flattened; column (i, a, b) is what that entry alone would cause, and the last column
+    is the run of M = 0. Returns S after the last step, and all S_t and U_t.
     """
     h, d_x = steps["window"].shape[1:]
     d_u = K.shape[0]
-    size = h * d_u * d_x
-    T = len(steps["t"])
 
-    def advance(S: Array, now: Any) -> tuple[Array, Array]:
-        # u of entry (i, a, b) is e_a w_{t-i}[b]; M is flattened in that order.
-        direct = jnp.einsum("ac,ib->ciab", jnp.eye(d_u), now["window"]).reshape(d_u, size)
+    def advance(S: Array, now: Any) -> tuple[Array, tuple[Array, Array]]:
+        direct = jnp.einsum("ac,ib->ciab", jnp.eye(d_u), now["window"]).reshape(d_u, h * d_u * d_x)
         U = -K @ S + jnp.concatenate([direct, jnp.zeros((d_u, 1))], axis=1)
-        rows = now["counts"] * jnp.concatenate([Q_root @ S, R_root @ U])
-        return (now["A"] @ S + now["B"] @ U).at[:, -1].add(now["w"]), rows
+        return (now["A"] @ S + now["B"] @ U).at[:, -1].add(now["w"]), (S, U)
+
+    return jax.lax.scan(advance, S, steps)
+
+
+def _start(x0: Array, size: int) -> Array:
+    return jnp.zeros((len(x0), size + 1)).at[:, -1].set(x0)
+
+
+def _normal_equations(
+    x0: Array, K: Array, steps: Any, Q_root: Array, R_root: Array, chunk: int
+) -> tuple[Array, Array]:
+    """G and g of the total cost MᵀGM + 2gᵀM + const, summed chunk by chunk."""
+    T = len(steps["t"])
+    size = int(np.prod(steps["window"].shape[1:])) * K.shape[0]
 
     def one_chunk(carry: Any, steps: Any) -> tuple[Any, None]:
         S, total = carry
-        S, rows = jax.lax.scan(advance, S, steps)
+        counts = steps.pop("counts")[:, None, None]
+        S, (states, controls) = _responses(S, K, steps)
+        rows = counts * jnp.concatenate([Q_root @ states, R_root @ controls], axis=1)
         rows = rows.reshape(-1, size + 1)
         return (S, total + rows.T @ rows), None
 
@@ -92,8 +103,8 @@ def _normal_equations(
         for name, leaf in {**steps, "counts": jnp.ones(T)}.items()
     }
     chunks = {name: leaf.reshape(-1, chunk, *leaf.shape[1:]) for name, leaf in padded.items()}
-    S = jnp.zeros((d_x, size + 1)).at[:, -1].set(x0)
-    (_, total), _ = jax.lax.scan(one_chunk, (S, jnp.zeros((size + 1, size + 1))), chunks)
+    carry = (_start(x0, size), jnp.zeros((size + 1, size + 1)))
+    (_, total), _ = jax.lax.scan(one_chunk, carry, chunks)
     return total[:-1, :-1], total[:-1, -1]
 
 
@@ -115,8 +126,8 @@ def best_dac(
     """min_M Σ_t c_t(x_t^M, u_t^M) with u_t = -Kx_t + Σ_{i=1..h} M_i w_{t-i}, M fixed.
 
     Exact for quadratic costs (the solution of least norm where there are many); for a convex
-    ``cost`` (x, u) or (x, u, t), by L-BFGS on the exact gradient, restarted until it gains no
-    more. Computed in float64.
+    ``cost`` (x, u) or (x, u, t), by L-BFGS, with smoothing that is taken back for costs with
+    kinks (it holds T (d_x + d_u) dim M numbers in memory). Computed in float64.
     """
     h = checks.integer("h", h, 1)
     w = checks.finite_array("w", w, ndim=2)
@@ -155,32 +166,48 @@ def best_dac(
 def _minimise(
     cost: CostFunction, x0: np.ndarray, K: np.ndarray, steps: Any, M_shape: tuple[int, ...]
 ) -> np.ndarray:
-    """Convex minimisation of the total cost; non-smooth costs stall L-BFGS, hence restarts."""
+    """Convex minimisation of the total cost by L-BFGS.
+
+    Kinks stall L-BFGS, so states and controls are blurred by a fixed sample of noise (mirrored,
+    a sample of its own for each step), less and less, and not at all in the end.
+    """
+    size = int(np.prod(M_shape))
+    _, (states, controls) = jax.jit(_responses)(_start(jnp.asarray(x0), size), K, steps)
+    rng = np.random.default_rng(0)
+    T = len(steps["t"])
+    samples = int(np.clip(BLUR_NUMBERS // (T * sum(K.shape)), 1, 16))
+    noise_x, noise_u = (rng.normal(size=(samples, T, d)) for d in K.shape[::-1])
+    each = jax.vmap(lambda x, u, t: cost({}, x, u, t))
 
     @jax.jit
-    def value_and_grad(flat: Array) -> tuple[Array, Array]:
+    def value_and_grad(flat: Array, blur: Array, states: Array, controls: Array) -> Any:
         def mean(flat: Array) -> Array:
-            run = _rollout(flat.reshape(M_shape), jnp.asarray(x0), jnp.asarray(K), steps, cost, {})
-            return jnp.mean(run[0])
+            coefficients = jnp.append(flat, 1.0)
+            x, u = states @ coefficients, controls @ coefficients
+
+            def blurred(noise: Any) -> Array:
+                e_x, e_u = blur * noise[0], blur * noise[1]
+                plus, minus = each(x + e_x, u + e_u, steps["t"]), each(x - e_x, u - e_u, steps["t"])
+                return jnp.mean(plus + minus) / 2
+
+            return jnp.mean(jax.lax.map(blurred, (noise_x, noise_u)))
 
         return jax.value_and_grad(mean)(flat)
 
-    def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, gradient = value_and_grad(flat)
+    def objective(flat: np.ndarray, blur: float) -> tuple[float, np.ndarray]:
+        value, gradient = value_and_grad(flat, blur, states, controls)
         return float(value), np.asarray(gradient)
 
-    flat, best = np.zeros(int(np.prod(M_shape))), np.inf
-    for _ in range(50):
+    flat = np.zeros(size)
+    if not np.isfinite(objective(flat, 0.0)[0]):
+        raise ValueError("cost must be finite at M = 0; it is not along the base policy's run")
+    scale = float(jnp.sqrt(jnp.mean(states[..., -1] ** 2)))
+    for blur in (0.3, 0.1, 0.03, 0.01, 3e-3, 1e-3, 3e-4, 0.0):
         result = scipy.optimize.minimize(
-            objective, flat, jac=True, method="L-BFGS-B",
-            options={"maxiter": 2000, "maxcor": 30, "ftol": 1e-14, "gtol": 1e-10, "maxls": 50},
+            objective, flat, args=(blur * scale,), jac=True, method="L-BFGS-B",
+            options={"maxiter": 2000, "maxcor": 30, "ftol": 1e-13, "gtol": 1e-10, "maxls": 50},
         )  # fmt: skip
         flat = result.x
-        if not result.fun < best - 1e-9 * abs(best):
-            break
-        best = float(result.fun)
-    if not np.isfinite(best):
-        raise ValueError("cost must be finite at M = 0; it is not along the base policy's run")
     return flat.reshape(M_shape)
 
 

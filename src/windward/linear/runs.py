@@ -8,7 +8,8 @@ import numpy as np
 from windward.core.algorithm import Algorithm
 from windward.types import PyTree
 
-KEEP = ("x", "u", "cost", "w_hat", "w")
+FIELDS = ("x", "u", "cost", "w_hat", "w", "gradient_norm")
+KEEP = ("x", "u", "cost", "w_hat", "w")  # what is returned unless asked otherwise
 
 
 class Run(NamedTuple):
@@ -23,6 +24,7 @@ class Run(NamedTuple):
     cost: Any  # (..., T)
     w_hat: Any  # (..., T, d_w)
     w: Any  # (..., T, d_x): the disturbance as it was
+    gradient_norm: Any  # (..., T): length of the gradient estimate
     M: PyTree  # (..., h, d_u, d_w): at the end
     M_history: PyTree
     diverged_at: Any  # (...)
@@ -45,8 +47,8 @@ def _first_bad_step(out: dict[str, Any], T: int) -> np.ndarray:
 
 def _cut(run: Run, steps: int) -> Run:
     """The first steps of a run."""
-    axis = {"cost": -1}
-    parts = {name: getattr(run, name) for name in KEEP if getattr(run, name) is not None}
+    axis = {"cost": -1, "gradient_norm": -1}
+    parts = {name: getattr(run, name) for name in FIELDS if getattr(run, name) is not None}
     return run._replace(
         **{
             name: np.take(part, range(steps), axis=axis.get(name, -2))
@@ -67,7 +69,7 @@ def finish(
         seeds = () if single else (leaf.shape[lead - 1],)
         return leaf.reshape((*grid_shape, *seeds, *leaf.shape[lead:]))
 
-    fields: dict[str, Any] = dict.fromkeys(KEEP) | jax.tree.map(shaped, out)
+    fields: dict[str, Any] = dict.fromkeys(FIELDS) | jax.tree.map(shaped, out)
     run = Run(**fields, diverged_at=shaped(diverged_at))
     first = int(diverged_at.min())
     if first == T or grid_shape:

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from windward import checks
 from windward.core.algorithm import Algorithm, Functions
 from windward.linear import oracles
 from windward.linear.costs import CostFunction, quadratic_cost, with_time
 from windward.linear.disturbances import Adversary
-from windward.linear.runs import KEEP, Run, finish
+from windward.linear.runs import FIELDS, KEEP, Run, finish
 from windward.linear.systems import System, check_costs, check_stable
 from windward.linear.values import quadratic_values
 from windward.types import Array, Transition
@@ -76,6 +77,7 @@ def _one_run(static: _Static, hyper: Any, key: Array, data: Any, timed: Any) -> 
             )
         state, plan, info = functions.observe(state, tr, now["unit"])
         out = {"x": x, "u": u, "cost": c, "w_hat": info.w_hat[0], "w": w}
+        out["gradient_norm"] = optax.global_norm(info.gradient)
         return (x_next, state, plan, M_history), {name: out[name] for name in static.keep}
 
     state, plan = functions.init(hyper, unit(jnp.zeros((), jnp.int32)))
@@ -177,7 +179,7 @@ def simulate(
       seed: an int, or a sequence of them for a leading seed axis.
       L: vector cost Lx of PD2; the identity if None.
       simulator: the system that PD3 predicts with; the true one if None.
-      keep: which of x, u, w_hat, w to return beside the cost; leaving some out saves memory.
+      keep: what to return beside the cost, of x, u, w_hat, w and gradient_norm; less saves memory.
       M_every: also return M at every so many steps.
 
     Hyperparameters of the algorithm may be arrays: the result then has their axes in front, and
@@ -195,7 +197,7 @@ def simulate(
         raise ValueError("seed must be an int or a non-empty sequence of ints; got none")
     seeds = [checks.integer("seed", s, 0) for s in seeds]
     for name in keep:
-        checks.choice("keep", name, KEEP)
+        checks.choice("keep", name, FIELDS)
     if M_every is not None:
         checks.integer("M_every", M_every, 1)
 

@@ -1,0 +1,35 @@
+"""What the tests of linear systems share: float64, and two small systems."""
+
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+import pytest
+
+import windward as ww
+
+
+@pytest.fixture
+def x64() -> Iterator[None]:
+    """Runs a test in float64, where exact claims can be checked."""
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(scope="session")
+def double_integrator() -> ww.linear.System:
+    return ww.linear.System(A=[[1.0, 1.0], [0.0, 1.0]], B=[[0.0], [1.0]])
+
+
+@pytest.fixture(scope="session")
+def plant() -> ww.linear.System:
+    """Three states, two controls, an eigenvalue outside the unit circle."""
+    A = np.array([[1.1, 0.3, 0.0], [0.0, 0.7, -0.2], [0.1, 0.0, 0.5]])
+    B = np.array([[1.0, 0.2], [0.0, 1.0], [0.3, 0.0]])
+    return ww.linear.System(A, B)
+
+
+@pytest.fixture(scope="session")
+def plant_K() -> np.ndarray:
+    """A gain that stabilises `plant`, and not the optimal one."""
+    return np.array([[0.7, 0.2, 0.1], [-0.1, 0.3, 0.0]])
