@@ -77,7 +77,7 @@ def _one_run(static: _Static, hyper: Any, key: Array, data: Any, timed: Any) -> 
             )
         state, plan, info = functions.observe(state, tr, now["unit"])
         out = {"x": x, "u": u, "cost": c, "w_hat": info.w_hat[0], "w": w}
-        out["gradient_norm"] = optax.global_norm(info.gradient)
+        out["gradient_norm"] = optax.tree.norm(info.gradient)
         return (x_next, state, plan, M_history), {name: out[name] for name in static.keep}
 
     state, plan = functions.init(hyper, unit(jnp.zeros((), jnp.int32)))
@@ -196,6 +196,8 @@ def simulate(
     if not seeds:
         raise ValueError("seed must be an int or a non-empty sequence of ints; got none")
     seeds = [checks.integer("seed", s, 0) for s in seeds]
+    if max(seeds) >= 2**32:
+        raise ValueError(f"seed must be less than 2**32; got {max(seeds)}")
     for name in keep:
         checks.choice("keep", name, FIELDS)
     if M_every is not None:
@@ -254,7 +256,7 @@ def simulate(
     axes = tuple((name, name == "w" and with_seeds) for name in timed)
     timed["t"] = np.arange(T, dtype=np.int32)
     program = _program(static, tuple(grid), (*axes, ("t", False)))
-    keys = jnp.stack([jax.random.key(s) for s in seeds])
+    keys = jax.vmap(jax.random.key)(np.asarray(seeds, np.uint32))
     out = program(as_float(grid), as_float(fixed), keys, as_float(data), timed)
     return finish(out, grid_shape, single, T, algorithm)
 

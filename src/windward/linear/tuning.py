@@ -28,7 +28,7 @@ def tune(
     make: Callable[..., Algorithm],
     w: Any,
     *,
-    grid: Mapping[str, Sequence[float]],
+    grid: Mapping[str, Sequence[float] | np.ndarray],
     last: int | None = None,
     **settings: Any,
 ) -> Tuned:

@@ -1,0 +1,1 @@
+"""Studies: settings -> runs -> statistics -> table and figure, each with a name."""

@@ -1,0 +1,202 @@
+"""`dimension`: Bandit GPC does not pay for the state's dimension, BPC does (`thm:34`).
+
+The same problem is seen in d_x = 4, 16, 64 coordinates: four controlled modes, the rest idle, all
+turned by a random rotation. ‖w‖ = 1, α, ‖B‖ = 1, the cost's constants, d_u and h are the same, and
+so is the best controller's cost; only d_x grows. Both methods are tuned at each d_x.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+import windward as ww
+from windward.core.algorithm import Algorithm
+from windward.studies import results
+from windward.studies.lds import REPORT_SEED, Problem
+from windward.studies.statistics import Interval, mean_interval
+
+D_U = 4
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """Regret and gradient variance as the state's dimension grows, Bandit GPC against BPC."""
+
+    d_x: tuple[int, ...] = (4, 16, 64)
+    """dimensions of the state"""
+    T: int = 30_000
+    """steps of a run"""
+    alpha: float = 0.2
+    """stability: every mode of A has modulus 1 - alpha"""
+    h: int = 3
+    """memory of the controllers"""
+    seeds: int = 16
+    """seeds for reporting"""
+    tune_seeds: int = 4
+    """other seeds for tuning"""
+    probe_delta: float = 0.3
+    """exploration, as a length in action space, at which gradients are compared"""
+    out: Path = Path("results/dimension")
+    """folder for runs.csv, summary.json and dimension.png"""
+
+
+def problem(d_x: int, alpha: float, seed: int) -> tuple[Problem, np.ndarray]:
+    """The system in d_x coordinates, and the rotation into them, (d_x, 4) on the four modes."""
+    rotation = np.atleast_2d(scipy.stats.ortho_group.rvs(d_x, random_state=seed))
+    quarter = np.kron(np.eye(d_x // 2), [[0.0, -1.0], [1.0, 0.0]])  # turns pairs of modes
+    A = (1 - alpha) * rotation @ quarter @ rotation.T
+    modes = rotation[:, :D_U]
+    return Problem(
+        ww.linear.System(A, modes), np.zeros((D_U, d_x)), np.eye(d_x), 0.1 * np.eye(D_U)
+    ), modes
+
+
+def wind(T: int, modes: np.ndarray, seed: int) -> np.ndarray:
+    """‖w_t‖ = 1: two slow rotations in the controlled modes, phases by seed."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(T)[:, None]
+    angle = 2 * np.pi * (t / np.array([23.0, 37.0]) + rng.uniform(size=2))
+    w = np.concatenate([np.cos(angle), np.sin(angle)], axis=1) / np.sqrt(2)
+    return w @ modes.T
+
+
+MAKERS: dict[str, Callable[..., Algorithm]] = {"Bandit GPC": ww.bandit_gpc, "BPC": ww.bpc}
+GRIDS = {
+    "Bandit GPC": {"eta": np.logspace(-5.5, -2.5, 13), "delta": np.array([0.1, 0.2, 0.4, 0.8])},
+    "BPC": {
+        "eta": np.logspace(-7, -3, 13),
+        "delta": np.array([0.2, 0.4, 0.8, 1.6, 3.2, 6.4]),
+    },
+}
+
+
+def _gradient_moment(
+    name: str, p: Problem, w: np.ndarray, d_x: int, settings: Dimension, seeds: list[int]
+) -> np.ndarray:
+    """E‖∇̂_t‖² at M = 0 for each seed, both methods exploring as far in action space.
+
+    BPC's δε moves the action by δ‖w‖/√d_x in the mean square, hence its larger δ.
+    """
+    delta = settings.probe_delta * (np.sqrt(d_x) if name == "BPC" else 1.0)
+    algorithm = MAKERS[name](D_U, d_x, h=settings.h, eta=0.0, delta=delta)
+    result = ww.linear.simulate(
+        p.system, algorithm, w[:1000], seed=seeds, keep=("gradient_norm",), **p.settings
+    )
+    return (result.gradient_norm[:, 2 * settings.h :].astype(float) ** 2).mean(-1)
+
+
+def run(settings: Dimension, console: Console) -> dict[str, Any]:
+    """Tunes and runs both methods at each d_x; writes runs.csv, summary.json, dimension.png."""
+    out = results.prepare(settings.out)
+    seeds = list(range(REPORT_SEED, REPORT_SEED + settings.seeds))
+    rows: list[dict[str, Any]] = []
+    summary: list[dict[str, Any]] = []
+    jobs = [(d_x, name) for d_x in settings.d_x for name in MAKERS]
+    for d_x, name in track(jobs, "tuning and reporting", console=console):
+        make = MAKERS[name]
+        other, other_modes = problem(d_x, settings.alpha, seed=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the edge is in the summary
+            tuned = ww.linear.tune(
+                other.system,
+                lambda make=make, d_x=d_x, **k: make(D_U, d_x, h=settings.h, **k),
+                wind(settings.T, other_modes, seed=1),
+                grid=GRIDS[name], seed=range(settings.tune_seeds), **other.settings,
+            )  # fmt: skip
+        p, modes = problem(d_x, settings.alpha, seed=2)
+        w = wind(settings.T, modes, seed=2)
+        best = ww.linear.best_dac(p.system, w, h=settings.h, **p.settings)
+        base = ww.linear.simulate(
+            p.system, ww.base_only(D_U, d_x), w, keep=(), **p.settings
+        ).cost.astype(float)
+        algorithm = make(D_U, d_x, h=settings.h, **tuned.best)
+        result = ww.linear.simulate(p.system, algorithm, w, seed=seeds, keep=(), **p.settings)
+        regret = result.cost.astype(float).sum(-1) - best.cost.sum()
+        moment = _gradient_moment(name, p, w, d_x, settings, seeds)
+        rows += [
+            {"method": name, "d_x": d_x, "seed": seed, "regret": f"{r:.6g}", "gradient": f"{g:.6g}"}
+            for seed, r, g in zip(seeds, regret, moment, strict=True)
+        ]
+        results.write_rows(out / "runs.csv", rows)
+        summary.append(
+            {
+                "method": name,
+                "d_x": d_x,
+                "regret": mean_interval(regret),
+                "worst_regret": float(regret.max()),
+                "gradient_second_moment": mean_interval(moment),
+                "base_regret": float(base.sum() - best.cost.sum()),
+                "best_cost": float(best.cost.sum()),
+                "hyper": tuned.best,
+                "on_edge_of_grid": tuned.on_edge,
+            }
+        )
+    _figure(summary, out / "dimension.png")
+    console.print(_table(summary, settings))
+    console.print(f"figure: {out / 'dimension.png'}   raw results: {out / 'runs.csv'}")
+    return results.write_summary(
+        out / "summary.json", "windward run dimension", settings, points=summary
+    )
+
+
+def _table(summary: list[dict[str, Any]], settings: Dimension) -> Table:
+    table = Table(
+        title=f"Regret after {settings.T:,} steps and size of the gradient estimate, by dimension",
+        caption=f"d_u = {D_U}, h = {settings.h}; {settings.seeds} held-out seeds; [ ] is the 95 % "
+        "bootstrap interval",
+    )
+    for column in ("d_x", "method", "regret", "regret of M = 0", "E|gradient|²", "tuned"):
+        table.add_column(column)
+    for point in sorted(summary, key=lambda point: point["method"]):
+        table.add_row(
+            str(point["d_x"]),
+            point["method"],
+            str(point["regret"]).replace("[", "\\["),
+            f"{point['base_regret']:.4g}",
+            str(point["gradient_second_moment"]).replace("[", "\\["),
+            ", ".join(
+                f"{key} {value:.2g}{'*' if key in point['on_edge_of_grid'] else ''}"
+                for key, value in point["hyper"].items()
+            ),
+        )
+    return table
+
+
+def _figure(summary: list[dict[str, Any]], path: Path) -> None:
+    figure = Figure(figsize=(9, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = figure.subplots(1, 2)
+    titles = {
+        "regret": "regret",
+        "gradient_second_moment": "second moment of the gradient estimate",
+    }
+    for axes, (key, title) in zip(panels, titles.items(), strict=True):
+        for index, name in enumerate(MAKERS):
+            mine = [point for point in summary if point["method"] == name]
+            values: list[Interval] = [point[key] for point in mine]
+            mean = np.array([v.value for v in values])
+            below = mean - np.array([v.low for v in values])
+            above = np.array([v.high for v in values]) - mean
+            axes.errorbar(
+                [point["d_x"] for point in mine], mean, (below, above),
+                fmt="o-", capsize=3, color=f"C{index}", label=name,
+            )  # fmt: skip
+        axes.set(xscale="log", xlabel="state dimension d_x", ylabel=title)
+        axes.set_xticks([point["d_x"] for point in summary], [str(p["d_x"]) for p in summary])
+        axes.minorticks_off()
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylim(bottom=0)
+    panels[1].set_yscale("log")
+    panels[0].legend(frameon=False)
+    figure.savefig(path, dpi=150)

@@ -1,0 +1,49 @@
+"""Means with intervals, and slopes with intervals, by the bootstrap over seeds."""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.stats
+
+
+class Interval(NamedTuple):
+    """A point estimate and its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+
+
+def mean_interval(values: np.ndarray, seed: int = 0) -> Interval:
+    """The mean over seeds, with the percentile bootstrap over seeds."""
+    values = np.asarray(values, float)
+    if len(values) < 2 or np.ptp(values) == 0:
+        return Interval(*[float(values.mean())] * 3)
+    result = scipy.stats.bootstrap(
+        (values,), np.mean, method="percentile", rng=np.random.default_rng(seed)
+    )
+    low, high = result.confidence_interval
+    return Interval(float(values.mean()), float(low), float(high))
+
+
+def slope_interval(x: np.ndarray, y: np.ndarray, seed: int = 0, resamples: int = 2000) -> Interval:
+    """The slope of log(mean over seeds of y) in log x; y is (len(x), seeds), all means positive.
+
+    Seeds are resampled at each x on their own: runs at different x share nothing.
+    """
+    log_x = np.log(np.asarray(x, float))
+
+    def slope(y: np.ndarray) -> float:
+        return float(np.polyfit(log_x, np.log(y.mean(axis=1)), 1)[0])
+
+    rng = np.random.default_rng(seed)
+    seeds = y.shape[1]
+    draws = [
+        slope(np.take_along_axis(y, rng.integers(seeds, size=y.shape), axis=1))
+        for _ in range(resamples)
+    ]
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return Interval(slope(y), float(low), float(high))

@@ -1,0 +1,245 @@
+"""Every algorithm with every signal it can take: one contract for all (`core/algorithm.py`)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import windward as ww
+
+from .drive import GAMMA, act, draws, leaves_equal, play, rollout, start, step, world
+
+H, T, B = 3, 12, 3
+MF = ("w", "pd1", "pd1-value", "pd2", "pd3")
+CASES = {
+    "base_only": lambda **numbers: ww.base_only(2, 2),
+    **{
+        f"mf_gpc {s}": lambda s=s, **numbers: ww.mf_gpc(2, 2, H, signal=s, gamma=GAMMA, **numbers)
+        for s in MF
+    },
+    **{
+        f"dmf_gpc {s} {p}": lambda s=s, p=p, **numbers: ww.dmf_gpc(
+            2, 2, H, signal=s, gamma=GAMMA, preset=p, **numbers
+        )
+        for s in ("pd1", "pd2", "pd3")
+        for p in (None, "paper")
+    },
+    **{
+        f"bandit_gpc {s}": lambda s=s, **numbers: ww.bandit_gpc(
+            2, 2, H, signal=s, gamma=GAMMA, **numbers
+        )
+        for s in ("w", "pd1", "pd2", "pd3")
+    },
+    **{
+        f"bpc {s}": lambda s=s, **numbers: ww.bpc(2, 2, H, signal=s, gamma=GAMMA, **numbers)
+        for s in ("w", "pd2", "pd3")
+    },
+}
+
+
+def count_traces(algorithm):
+    """The algorithm with an observe that counts how often it is traced."""
+    traces = []
+
+    def observe(*args):
+        traces.append(1)
+        return algorithm.observe(*args)
+
+    return algorithm._replace(observe=observe), traces
+
+
+def on_the_host(algorithm, observe, hyper, units):
+    """The same run as `rollout`, step by step, actions made in NumPy."""
+    state, plan = algorithm.init(hyper, units[0])
+    x, plans, infos = np.asarray(start(B)), [], []
+    for t, unit in enumerate(units[1:]):
+        u = act(algorithm, jax.tree.map(np.asarray, plan), x)
+        assert isinstance(u, np.ndarray)
+        tr = world(algorithm.needs, jnp.asarray(x), jnp.asarray(u), t)
+        state, plan, info = observe(state, tr, unit)
+        ended = np.asarray(tr.terminated | tr.truncated)[:, None]
+        x = np.where(ended, start(B), tr.x_next)
+        plans.append(plan)
+        infos.append(info)
+    return state, *(jax.tree.map(lambda *a: np.stack(a), *each) for each in (plans, infos))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_protocol(name):
+    algorithm = CASES[name]()
+    keys = jax.random.split(jax.random.key(0), 3)
+    units = jax.vmap(lambda key: draws(algorithm, key, T, B))(keys)
+    # Seeds and a learning rate for each of them in one program; the last lane does not learn.
+    hyper = {**algorithm.hyper, "eta": np.array([1e-3, 1e-3, 0.0])}
+    axes = {key: 0 if key == "eta" else None for key in hyper}
+    program_traces = []
+
+    def run(hyper, units):
+        program_traces.append(1)
+        return rollout(algorithm, hyper, units)
+
+    program = jax.jit(jax.vmap(run, (axes, 0)))
+    state, (plans, infos, costs) = program(hyper, units)
+
+    # It runs: finite, of the right shapes, every step accepted.
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((state, plans, infos, costs)))
+    assert plans.correction.shape == plans.draw.shape == (3, T, B, 2)
+    assert infos.w_hat.shape == (3, T, B, 2)
+    assert infos.accepted.all()
+    np.testing.assert_array_equal(state.local.t, np.full((3, B), T))
+
+    # It learns where it should, and M = 0 corrects nothing.
+    M = np.asarray(state.learner.M)
+    assert M.shape == (3, algorithm.h, 2, 2)
+    assert (M[2] == 0).all()
+    assert (np.asarray(plans.correction)[2] == 0).all()
+    if name == "base_only":
+        assert (M == 0).all()
+        assert (np.asarray(plans.draw) == 0).all()
+    else:
+        assert np.abs(M[0]).max() > 0
+        assert np.abs(M[0] - M[1]).max() > 0  # other seeds, other floats
+
+    # Same seed, same floats; another learning rate compiles nothing new.
+    assert leaves_equal(program(hyper, units), (state, (plans, infos, costs)))
+    program({**hyper, "eta": np.array([5e-4, 1e-3, 1e-2])}, units)
+    assert len(program_traces) == 1
+
+    # A scan over vmapped seeds equals a host loop, and observe is traced once.
+    counted, traces = count_traces(algorithm)
+    observe = jax.jit(counted.observe)
+    alone = on_the_host(algorithm, observe, {**hyper, "eta": 1e-3}, units[0])
+    together = jax.tree.map(lambda leaf: leaf[0], (state, plans, infos))
+    for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+    on_the_host(algorithm, observe, {**hyper, "eta": 1e-2}, units[1])
+    assert len(traces) == 1
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_equal_recipes_share_their_functions(name):
+    a, b = CASES[name](), CASES[name](**({} if name == "base_only" else {"eta": 0.5}))
+    for field in ("init", "observe", "unit", "apply"):
+        assert getattr(a, field) is getattr(b, field)
+    if name != "base_only":
+        assert float(b.hyper["eta"]) == 0.5
+
+
+def test_what_is_compiled_in_makes_other_functions():
+    plain = ww.mf_gpc(2, 2, H, signal="w")
+    ball = ww.frobenius_ball
+    for other in (
+        ww.mf_gpc(2, 2, H + 1, signal="w"),
+        ww.mf_gpc(2, 2, H, signal="pd3"),
+        ww.mf_gpc(2, 2, H, signal="w", gamma=0.5),
+        ww.mf_gpc(2, 2, H, signal="w", delay=1),
+        ww.mf_gpc(2, 2, H, signal="w", every_episodes=3),
+        ww.mf_gpc(2, 2, H, signal="w", projection=ball(1)),
+        ww.mf_gpc(2, 2, H, signal="w", parametrisation=ww.mlp(4)),
+    ):
+        assert other.observe is not plain.observe
+    # ... and numbers do not: sigma, Sigma, weight decay, M0, the radius of a set, a grid.
+    assert ww.mf_gpc(2, 2, H, signal="w", sigma=[0.1, 0.2], weight_decay=0.1).observe is (
+        plain.observe
+    )
+    assert ww.mf_gpc(2, 2, H, signal="w", M0=np.ones((H, 2, 2))).observe is plain.observe
+    assert ww.mf_gpc(2, 2, H, signal="w", Sigma=np.eye(2)).observe is plain.observe
+    assert ww.bpc(2, 2, projection=ball(1)).observe is ww.bpc(2, 2, projection=ball(2)).observe
+    assert ww.mf_gpc(2, 2, parametrisation=ww.mlp(4)).observe is (
+        ww.mf_gpc(2, 2, parametrisation=ww.mlp(4), eta=1).observe
+    )
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"every_episodes": 2},
+        {"scale_by": optax.scale_by_adam(), "weight_decay": 0.1},
+        {"projection": ww.dac_set(1.5, 0.5), "delay": 2},
+        {"parametrisation": ww.mlp(4)},
+    ],
+    ids=lambda more: "+".join(more),
+)
+@pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
+def test_options_run_in_a_scan_and_keep_their_types(more, double):
+    with jax.enable_x64(double):
+        algorithm = ww.mf_gpc(2, 2, H, signal="w", eta=1e-2, **more)
+        units = draws(algorithm, jax.random.key(1), T, B)
+        before, _ = algorithm.init(algorithm.hyper, units[0])
+        after, out = jax.jit(lambda units: rollout(algorithm, algorithm.hyper, units))(units)
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, out)))
+        moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before.learner.M, after.learner.M)
+        assert max(jax.tree.leaves(moved)) > 0
+        assert jax.tree.map(lambda leaf: leaf.dtype, before) == (
+            jax.tree.map(lambda leaf: leaf.dtype, after)
+        )
+
+
+# ---------------------------------------------------------------- environments that share M
+
+
+def steps_of(rng, B, name):
+    """Four steps of B environments with random numbers."""
+    def aux():
+        numbers = {"w": rng.normal(size=(B, 2))}
+        if name.startswith("dmf"):
+            numbers["logits"] = rng.normal(size=(B, 2))
+        return numbers
+
+    return [
+        step(rng.normal(size=B), u=jnp.asarray(rng.integers(0, 2, B)), **aux()) for _ in range(4)
+    ]
+
+
+def lane(tree, b):
+    return jax.tree.map(lambda leaf: leaf[b : b + 1], tree)
+
+
+@pytest.mark.parametrize(
+    "name", ["mf_gpc", "dmf_gpc", "dmf_gpc paper", "bandit_gpc", "bpc"]
+)
+@pytest.mark.usefixtures("x64")
+def test_gradients_of_environments_that_share_M_are_averaged(name):
+    # At a fixed M each environment's gradient is the one it would have alone, and its plan too.
+    algorithm = {
+        "mf_gpc": ww.mf_gpc, "dmf_gpc": ww.dmf_gpc, "bandit_gpc": ww.bandit_gpc, "bpc": ww.bpc
+    }[name.split()[0]](
+        2, 2, h=2, eta=0, signal="w", M0=np.random.default_rng(0).normal(size=(2, 2, 2)),
+        **({"preset": "paper"} if "paper" in name else {}),
+    )  # fmt: skip
+    steps = steps_of(np.random.default_rng(1), B, name)
+    units = jnp.stack([algorithm.unit(key, B) for key in jax.random.split(jax.random.key(2), 5)])
+    shared = play(algorithm, units, steps)
+    alone = [
+        play(algorithm, units[:, b : b + 1], [lane(tr, b) for tr in steps]) for b in range(B)
+    ]
+    for t in range(4):
+        mean = sum(np.asarray(one.infos[t].gradient) for one in alone) / B
+        np.testing.assert_allclose(shared.infos[t].gradient, mean, rtol=1e-10, atol=1e-12)
+        for b in range(B):
+            for a, c in zip(lane(shared.plans[t + 1], b), alone[b].plans[t + 1], strict=True):
+                np.testing.assert_allclose(a, c, rtol=1e-10, atol=1e-12)
+    assert np.abs(shared.infos[3].gradient).max() > 0.1
+
+
+@pytest.mark.usefixtures("x64")
+def test_episodes_of_environments_that_share_M_are_counted_in_total():
+    # every_episodes = 3 and three environments: two end at step 2, one at step 4. M moves at
+    # step 4 and only there, by -η times the sum of the (averaged) gradients of all four steps.
+    algorithm = ww.mf_gpc(2, 2, h=2, eta=0.5, signal="w", every_episodes=3)
+    steps = steps_of(np.random.default_rng(3), B, "mf_gpc")
+    ends = {1: ([True, False, False], [False, True, False]), 3: ([False] * 3, [False, False, True])}
+    steps = [
+        tr._replace(terminated=jnp.array(ends[t][0]), truncated=jnp.array(ends[t][1]))
+        if t in ends
+        else tr
+        for t, tr in enumerate(steps)
+    ]
+    units = jnp.stack([algorithm.unit(key, B) for key in jax.random.split(jax.random.key(4), 5)])
+    trace = play(algorithm, units, steps)
+    for M in trace.Ms[:4]:
+        assert np.all(M == 0)
+    total = sum(np.asarray(info.gradient) for info in trace.infos)
+    assert np.abs(total).max() > 0.1
+    np.testing.assert_allclose(trace.Ms[4], -0.5 * total, rtol=1e-12)
