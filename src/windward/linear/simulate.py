@@ -31,7 +31,7 @@ class _Static(NamedTuple):
     block: int  # steps whose draws are made at once
 
 
-DRAWS_AT_ONCE = 2**26  # numbers; what bounds the memory of a block of draws
+DRAWS_AT_ONCE = 2**22  # numbers; what bounds the memory of a block of draws
 
 
 def _block(T: int, numbers_per_step: int) -> int:
