@@ -148,7 +148,5 @@ def rollout(algorithm: ww.Algorithm, hyper: Any, units: Any) -> Any:
 
     state, plan = algorithm.init(hyper, units[0])
     T, B = units.shape[0] - 1, units.shape[1]
-    (_, state, _), out = jax.lax.scan(
-        advance, (start(B), state, plan), (jnp.arange(T), units[1:])
-    )
+    (_, state, _), out = jax.lax.scan(advance, (start(B), state, plan), (jnp.arange(T), units[1:]))
     return state, out

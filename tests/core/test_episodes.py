@@ -206,9 +206,7 @@ def test_the_other_environment_learns_as_if_alone(name, hostile):
     )
     assert info.accepted.tolist() == [False, True]
     np.testing.assert_allclose(info.gradient, info_alone.gradient, rtol=1e-12)
-    for a, b in zip(
-        jax.tree.leaves(after.learner), jax.tree.leaves(alone.learner), strict=True
-    ):
+    for a, b in zip(jax.tree.leaves(after.learner), jax.tree.leaves(alone.learner), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)
     for a, b in zip(plan, plan_alone, strict=True):
         np.testing.assert_allclose(a[1:], b, rtol=1e-12)
@@ -233,9 +231,7 @@ def test_an_episode_ends_even_with_a_cost_that_is_not_finite(name):
 def test_a_gradient_that_overflows_is_not_applied():
     with jax.enable_x64(False):
         algorithm = ww.mf_gpc(1, 1, h=2, eta=1.0, sigma=1e-3, signal="w")
-        trace = play(
-            algorithm, np.ones((4, 1, 1)), [step([c], w=[[1]]) for c in (1, 3e38, 1)]
-        )
+        trace = play(algorithm, np.ones((4, 1, 1)), [step([c], w=[[1]]) for c in (1, 3e38, 1)])
         assert np.all(trace.Ms[2] == trace.Ms[1])
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(trace.state))
         assert np.abs(trace.Ms[3]).max() > 0  # the next good step is learnt from

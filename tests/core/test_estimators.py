@@ -20,7 +20,8 @@ import pytest
 import scipy.special
 
 import windward as ww
-from windward.core import estimators, policies
+from windward.core import estimators, parametrisations, policies
+from windward.types import Local
 
 from .drive import step
 
@@ -210,15 +211,11 @@ def sphere_gradient(coefficients, d_u, d_w, M, law=ball_nodes):
 
     def through_3(M_3):
         a, b, weight = pairs(ball, sphere)
-        return weight @ final_cost(
-            coefficients, d_u, d_w, linear(M_3, s_3) + a, linear(M, s_4) + b
-        )
+        return weight @ final_cost(coefficients, d_u, d_w, linear(M_3, s_3) + a, linear(M, s_4) + b)
 
     def through_4(M_4):
         a, b, weight = pairs(sphere, ball)
-        return weight @ final_cost(
-            coefficients, d_u, d_w, linear(M, s_3) + a, linear(M_4, s_4) + b
-        )
+        return weight @ final_cost(coefficients, d_u, d_w, linear(M, s_3) + a, linear(M_4, s_4) + b)
 
     return differences(through_3, M) + differences(through_4, M)
 
@@ -437,12 +434,10 @@ def test_the_box_trace_credits_the_next_h_costs_in_full():
 
 def test_a_trace_weighs_the_past_and_sets_the_lags():
     # h = 1, trace (1, ½, ¼) on linear action noise with σ = 1: credit Σ_i trace[i] n_{t-i} ŵ.
-    from windward.core import parametrisations
-
     policy = policies.action_noise(parametrisations.linear(1, 1, 1), 1, policies.gaussian())
     estimator = estimators.score_function(policy, 1, (1.0, 0.5, 0.25))
     assert estimator.lags == 3
-    local = ww.types.Local(
+    local = Local(
         w_hist=jnp.array([[1.0], [2.0], [3.0]]),
         records=jnp.array([[5.0], [7.0], [11.0]]),
         unit=jnp.zeros(1),

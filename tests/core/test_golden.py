@@ -126,9 +126,7 @@ def test_mf_gpc_in_two_dimensions_with_a_full_covariance():
     #      M_2 part -[[0, 0], [2, 4]]
     #      M⁴_1 = [[½, 1], [2, -3]], M⁴_2 = [[0, 0], [1, 2]]
     #      correction at 4: M⁴_1 (2, 4) + M⁴_2 (3, -1) = (5, -8) + (0, 1) = (5, -7)
-    algorithm = ww.mf_gpc(
-        2, 2, h=2, eta=1 / 2, sigma=2, Sigma=[[4, 2], [2, 2]], signal="w"
-    )
+    algorithm = ww.mf_gpc(2, 2, h=2, eta=1 / 2, sigma=2, Sigma=[[4, 2], [2, 2]], signal="w")
     trace = play(
         algorithm,
         [[[4, 0]], [[0, 4]], [[4, 4]], [[0, 0]]],
@@ -160,9 +158,7 @@ def test_bpc_in_two_dimensions_has_the_factor_dim_M():
     # (4·3/4) ε_1 = 3/2 everywhere; at the second step ε = (0, 1, 0, 0), M̃ = M + 4ε, and the
     # draw on ŵ_1 = (5, 7) is (4·7, 0).
     algorithm = ww.bpc(2, 2, h=1, delta=4, eta=0)
-    trace = play(
-        algorithm, [[[9, 9, 9, 9]], [[0, 2, 0, 0]]], [step([3], w=[[5, 7]])]
-    )
+    trace = play(algorithm, [[[9, 9, 9, 9]], [[0, 2, 0, 0]]], [step([3], w=[[5, 7]])])
     close(trace.infos[0].gradient, [[[3 / 2, 3 / 2], [3 / 2, 3 / 2]]])
     close(trace.plans[1].draw[0], [28, 0])
     close(trace.plans[1].correction[0], [0, 0])

@@ -45,6 +45,17 @@ def windows_and_weights(seed, lags=3):
     return jnp.asarray(rng.normal(size=(lags, H, D_W))), jnp.asarray(rng.normal(size=lags))
 
 
+def one_step(u, logits):
+    """What a policy sees of a step: one environment, no leading axis."""
+    return step([0.0])._replace(u=jnp.array(u), aux={"logits": logits})
+
+
+def draws_of(algorithm, seed):
+    """20 000 draws of the exploration noise, with the library's own sampler."""
+    units = algorithm.unit(jax.random.key(seed), 20_000)
+    return np.asarray(algorithm.init(algorithm.hyper, units)[1].draw)
+
+
 def trees_close(got, wanted):
     assert jax.tree.structure(got) == jax.tree.structure(wanted)
     assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(wanted)) > 0.1
@@ -102,9 +113,7 @@ def test_gaussian_score_is_the_gradient_of_the_log_density(map_name, Sigma):
 
     # action_score is the same gradient in the mean of the action, for PD1.
     def in_the_mean(mean):
-        return jax.scipy.stats.multivariate_normal.logpdf(
-            played[0], mean, jnp.asarray(covariance)
-        )
+        return jax.scipy.stats.multivariate_normal.logpdf(played[0], mean, jnp.asarray(covariance))
 
     trees_close(
         policy.action_score(M, windows[0], units[0], None, hyper),
@@ -123,10 +132,9 @@ def test_softmax_score_is_the_gradient_of_the_log_probability(map_name, score_at
     logits = jnp.asarray(np.random.default_rng(10).normal(size=(3, D_U)))
     actions = [2, 0, 1]
     records = [
-        policy.record(M, w, jnp.zeros(D_U), step([0.0], u=jnp.array([u]), logits=[row])._replace(
-            u=jnp.array(u), aux={"logits": row}), {})
+        policy.record(M, w, jnp.zeros(D_U), one_step(u, row), {})
         for M, w, u, row in zip(drew, windows, actions, logits, strict=True)
-    ]  # fmt: skip
+    ]
     records = jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
 
     def log_probability(M, i):
@@ -134,10 +142,7 @@ def test_softmax_score_is_the_gradient_of_the_log_probability(map_name, score_at
 
     wanted = jax.tree.map(
         lambda *leaves: sum(w * leaf for w, leaf in zip(weights, leaves, strict=True)),
-        *[
-            jax.grad(log_probability)(drew[i] if score_at == "drawn" else now, i)
-            for i in range(3)
-        ],
+        *[jax.grad(log_probability)(drew[i] if score_at == "drawn" else now, i) for i in range(3)],
     )
     trees_close(policy.score(now, records, windows, weights, {}), wanted)
 
@@ -147,8 +152,7 @@ def test_softmax_scores_of_an_ended_episode_are_zero(score_at):
     pi, (windows, weights) = ww.mlp(4)(H, D_U, D_W), windows_and_weights(5)
     policy = policies.softmax(pi, D_U, score_at=score_at)
     M = random_like(pi.init(), seed=6)
-    tr = step([0.0])._replace(u=jnp.array(1), aux={"logits": jnp.ones(D_U)})
-    record = policy.record(M, windows[0], jnp.zeros(D_U), tr, {})
+    record = policy.record(M, windows[0], jnp.zeros(D_U), one_step(1, jnp.ones(D_U)), {})
     blank = jax.tree.map(lambda leaf: jnp.zeros((3, *leaf.shape)), record)
     score = policy.score(M, blank, windows, weights, {})
     assert all(jnp.all(leaf == 0) for leaf in jax.tree.leaves(score))
@@ -182,8 +186,7 @@ def test_parameter_noise_plays_the_perturbed_map_and_scores_its_draw():
 
 @pytest.mark.parametrize("d_u", [1, 2, 5])
 def test_sphere_draws_have_norm_delta_and_no_direction(d_u):
-    algorithm = ww.bandit_gpc(d_u, 1, h=1, delta=0.3)
-    draws = np.asarray(algorithm.init(algorithm.hyper, algorithm.unit(jax.random.key(0), 20_000))[1].draw)
+    draws = draws_of(ww.bandit_gpc(d_u, 1, h=1, delta=0.3), seed=0)
     np.testing.assert_allclose(np.linalg.norm(draws, axis=1), 0.3, rtol=1e-12)
     # Uniform on the sphere: mean 0, second moment (δ²/d_u) I, fourth moment 3δ⁴/(d_u(d_u + 2)).
     for moment, wanted in [
@@ -197,8 +200,7 @@ def test_sphere_draws_have_norm_delta_and_no_direction(d_u):
 
 def test_gaussian_draws_have_the_covariance_asked_for():
     Sigma = SIGMAS["full"]
-    algorithm = ww.mf_gpc(D_U, 1, h=1, sigma=0.5, Sigma=Sigma, signal="w")
-    draws = np.asarray(algorithm.init(algorithm.hyper, algorithm.unit(jax.random.key(1), 20_000))[1].draw)
+    draws = draws_of(ww.mf_gpc(D_U, 1, h=1, sigma=0.5, Sigma=Sigma, signal="w"), seed=1)
     products = np.einsum("na,nb->nab", draws, draws)
     error = products.std(axis=0) / np.sqrt(len(draws))
     assert np.all(np.abs(products.mean(axis=0) - 0.25 * Sigma) < 4.5 * error)

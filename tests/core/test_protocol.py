@@ -182,6 +182,7 @@ def test_options_run_in_a_scan_and_keep_their_types(more, double):
 
 def steps_of(rng, B, name):
     """Four steps of B environments with random numbers."""
+
     def aux():
         numbers = {"w": rng.normal(size=(B, 2))}
         if name.startswith("dmf"):
@@ -197,9 +198,7 @@ def lane(tree, b):
     return jax.tree.map(lambda leaf: leaf[b : b + 1], tree)
 
 
-@pytest.mark.parametrize(
-    "name", ["mf_gpc", "dmf_gpc", "dmf_gpc paper", "bandit_gpc", "bpc"]
-)
+@pytest.mark.parametrize("name", ["mf_gpc", "dmf_gpc", "dmf_gpc paper", "bandit_gpc", "bpc"])
 @pytest.mark.usefixtures("x64")
 def test_gradients_of_environments_that_share_M_are_averaged(name):
     # At a fixed M each environment's gradient is the one it would have alone, and its plan too.
@@ -212,9 +211,7 @@ def test_gradients_of_environments_that_share_M_are_averaged(name):
     steps = steps_of(np.random.default_rng(1), B, name)
     units = jnp.stack([algorithm.unit(key, B) for key in jax.random.split(jax.random.key(2), 5)])
     shared = play(algorithm, units, steps)
-    alone = [
-        play(algorithm, units[:, b : b + 1], [lane(tr, b) for tr in steps]) for b in range(B)
-    ]
+    alone = [play(algorithm, units[:, b : b + 1], [lane(tr, b) for tr in steps]) for b in range(B)]
     for t in range(4):
         mean = sum(np.asarray(one.infos[t].gradient) for one in alone) / B
         np.testing.assert_allclose(shared.infos[t].gradient, mean, rtol=1e-10, atol=1e-12)

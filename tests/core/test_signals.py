@@ -82,9 +82,7 @@ def test_pd2_of_a_step(end, alive):
 @pytest.mark.parametrize(("end", "alive"), ENDS)
 def test_pd3_has_no_value_to_stop(end, alive):
     algorithm = ww.mf_gpc(1, 2, h=2, signal="pd3")
-    got = w_hats(
-        algorithm, [[[0]], [[0]]], [step([0], x_next=[[5, 1]], x_pred=[[2, 3]], **end)]
-    )
+    got = w_hats(algorithm, [[[0]], [[0]]], [step([0], x_next=[[5, 1]], x_pred=[[2, 3]], **end)])
     close(got[0, 0], [3, -2])
 
 

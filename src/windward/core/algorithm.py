@@ -129,6 +129,7 @@ def assemble(
         gradients = jax.vmap(estimator.gradient, (None, 0, 0, 0, None))(
             M, credited, seen, tr, hyper
         )
+        # Environments share M: gradients are averaged, episodes counted in total (deviation 12).
         share = accepted / jnp.maximum(jnp.sum(accepted), 1)
         gradient = jax.tree.map(
             lambda g: jnp.sum(jax.vmap(jnp.multiply)(share, g), axis=0), gradients
@@ -144,6 +145,7 @@ def assemble(
         )
 
         def enter(old: Local, seen: Local, w_hat: Array, unit: Array, ok: Array, end: Array):  # type: ignore[no-untyped-def]
+            # An episode's end zeroes the windows and keeps M (deviation 10).
             w_hist = history.push(seen.w_hist, w_hat)
             w_hist, records = history.zero_if(end, (w_hist, seen.records))
             return history.keep_if(ok, Local(w_hist, records, unit, old.t + 1), old)

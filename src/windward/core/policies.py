@@ -54,7 +54,7 @@ class Noise(NamedTuple):
 
 
 def _over_square(numerator: Array, scale: Array) -> Array:
-    """Numerator / scale², and 0 at scale 0, where nothing was explored (deviation 7)."""
+    """numerator / scale², and 0 at scale 0, where nothing was explored (deviation 7)."""
     return jnp.where(scale > 0, numerator / jnp.where(scale > 0, scale, 1.0) ** 2, 0.0)
 
 
@@ -79,7 +79,10 @@ def _unit_sphere(unit: Array) -> Array:
 
 
 def sphere() -> Noise:
-    """δn with n uniform on the unit sphere; its score is (d_u/δ) n (`algo:banditgpc`)."""
+    """δn with n uniform on the unit sphere; its score is (d_u/δ) n (`algo:banditgpc`).
+
+    Times a cost, its mean is the gradient of the cost smoothed over the ball (deviation 6).
+    """
 
     def draw(unit: Array, hyper: Hyper) -> Array:
         return hyper["delta"] * _unit_sphere(unit)

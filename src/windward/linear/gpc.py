@@ -29,6 +29,7 @@ def idealised_cost(M: Array, w_hist: Array, t: Array, hyper: Hyper, cost: CostFu
     """C̃_t(M) = c_t(y_t(M), u_t(M)), with w_hist[j] = w_{t-1-j} and 2h of them.
 
     y_t is the state after h steps from 0 under u = -Ky + Σ_j M_j w_{·-j}; A and B may vary.
+    Unrolled, it is Σ_i Ψ_i w_{t-1-i} with the corrected Ψ (deviation 6).
     """
     h = M.shape[0]
     windows = history.past_windows(w_hist, h, h + 1)

@@ -27,7 +27,8 @@ def _band(axes: Any, label: str, values: np.ndarray, style: dict[str, Any]) -> N
     (line,) = axes.plot(steps, mean, label=label, **style)
     if len(values) > 1:
         half = 1.96 * values.std(0, ddof=1) / np.sqrt(len(values))
-        axes.fill_between(steps, mean - half, mean + half, color=line.get_color(), alpha=0.2, lw=0)
+        low = np.maximum(mean - half, values.min(0))  # a mean is never below the least
+        axes.fill_between(steps, low, mean + half, color=line.get_color(), alpha=0.2, lw=0)
 
 
 def plot(
@@ -47,7 +48,7 @@ def plot(
     panels = figure.subplots(1, 2 if best else 1, squeeze=False)[0]
     for index, (label, run) in enumerate(runs.items()):
         costs = np.asarray(run.cost, np.float64)
-        style = {"lw": 1.6, "color": f"C{index}"}
+        style = {"lw": 1.6 if index else 3.0, "color": f"C{index}"}  # the first lies below all
         _band(panels[0], label, _smooth(costs, min(window, costs.shape[-1] - 1)), style)
         if best is not None:
             _band(panels[1], label, regret(run, best), style)
@@ -57,6 +58,8 @@ def plot(
         panels[1].set(xlabel="step", ylabel="regret against the best fixed M")
         panels[1].axhline(0, color="black", ls="--", lw=0.8)
     panels[0].set(xlabel="step", ylabel=f"cost, mean of the last {window} steps")
+    if all(np.min(run.cost[..., window:], initial=np.inf) > 0 for run in runs.values()):
+        panels[0].set_yscale("log")
     for axes in panels:
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)

@@ -52,10 +52,10 @@ def l1(x: Array, u: Array) -> Array:
 
 
 def wind(T: int, seed: int) -> np.ndarray:
-    """A bounded disturbance with something to learn: two sinusoids and uniform noise, |w| ≤ 1."""
+    """A bounded disturbance with something to learn: two sinusoids and uniform noise."""
     phase = np.random.default_rng(seed).uniform(0, 2 * np.pi, 2)
-    sine = disturbances.sinusoid(T, 2, amplitude=0.5, period=(31.0, 47.0), phase=phase)
-    return sine + disturbances.uniform(T, 2, bound=0.5, seed=seed)
+    sine = disturbances.sinusoid(T, 2, amplitude=1.0, period=(31.0, 47.0), phase=phase)
+    return sine + disturbances.uniform(T, 2, bound=0.25, seed=seed)
 
 
 class Case(NamedTuple):

@@ -1,0 +1,84 @@
+"""The studies end to end at a small size: files, keys, and claims that hold even there."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import windward as ww
+from windward.studies import dimension, lds, regret
+
+
+@pytest.fixture
+def console() -> Console:
+    return Console(quiet=True)
+
+
+def test_lds_low_writes_what_it_reports(tmp_path: Path, console: Console) -> None:
+    settings = lds.LdsLow(
+        T=1500, last=300, tune_periods=(32.0,), report_periods=(40.0,), tune_seeds=1,
+        report_seeds=2, out=tmp_path,
+    )  # fmt: skip
+    summary = lds.run(settings, console)
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(summary["headroom"]) * 2
+    for name, reported in summary["headroom"].items():
+        mine = [float(row["headroom"]) for row in rows if row["method"] == name]
+        np.testing.assert_allclose(np.mean(mine), reported["mean"], rtol=1e-5, atol=1e-5)
+        assert min(mine) == pytest.approx(reported["worst"], rel=1e-5, abs=1e-5)
+    assert summary["headroom"]["LQR"]["mean"] == 0
+    assert summary["headroom"]["GPC"]["mean"] > 0.9
+    assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
+    assert json.loads((tmp_path / "summary.json").read_text())["command"].startswith("windward")
+
+
+def test_tuning_and_report_share_no_wind_and_no_seed() -> None:
+    settings = lds.LdsLow()
+    assert not set(settings.tune_periods) & set(settings.report_periods)
+    assert settings.tune_seeds <= lds.REPORT_SEED
+
+
+def test_regret_rate_uses_the_theorems_rates(tmp_path: Path, console: Console) -> None:
+    settings = regret.RegretRate(
+        horizons=(200, 400), tune_horizon=200, seeds=2, tune_seeds=1, out=tmp_path
+    )
+    summary = regret.run(settings, console)
+    assert {fit["theorem"] for fit in summary["slopes"]} == {2 / 3, 3 / 4}
+    assert (tmp_path / "regret.png").exists()
+    first, second = (regret._maker("BPC", 5, T, False)(eta=2.0, delta=3.0) for T in (100, 1600))
+    assert first.hyper["eta"] / second.hyper["eta"] == pytest.approx(16**0.75)
+    assert first.hyper["delta"] == pytest.approx(3.0 * 100**-0.25)
+
+
+def test_the_problem_is_the_same_in_every_dimension() -> None:
+    costs, bests = [], []
+    for d_x in (4, 16):
+        p, modes = dimension.problem(d_x, alpha=0.2, seed=3)
+        w = dimension.wind(300, modes, seed=3)
+        np.testing.assert_allclose(np.linalg.norm(w, axis=1), 1.0)
+        np.testing.assert_allclose(np.linalg.norm(p.system.B, 2), 1.0)
+        np.testing.assert_allclose(np.abs(np.linalg.eigvals(p.system.A)), 0.8)
+        base = ww.linear.simulate(p.system, ww.base_only(4, d_x), w, **p.settings)
+        costs.append(base.cost)
+        bests.append(ww.linear.best_dac(p.system, w, h=2, **p.settings).cost.sum())
+    np.testing.assert_allclose(costs[0], costs[1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(bests[0], bests[1], rtol=1e-6)
+
+
+def test_gradients_of_bpc_grow_with_the_dimension_and_ours_do_not(
+    tmp_path: Path, console: Console
+) -> None:
+    moments = {}
+    for d_x in (4, 16):
+        p, modes = dimension.problem(d_x, alpha=0.2, seed=4)
+        w = dimension.wind(200, modes, seed=4)
+        for name in dimension.MAKERS:
+            settings = dimension.Dimension(out=tmp_path)
+            each = dimension._gradient_moment(name, p, w, d_x, settings, list(range(8)))
+            moments[name, d_x] = each.mean()
+    assert moments["Bandit GPC", 16] == pytest.approx(moments["Bandit GPC", 4], rel=0.05)
+    assert moments["BPC", 16] > 3 * moments["BPC", 4]
