@@ -97,9 +97,9 @@ def test_it_beats_lqr(double_integrator):
 
 def test_a_longer_memory_is_no_worse(plant, plant_K):
     totals = [
-        ww.linear.best_dac(plant, W, K=plant_K, Q=Q, R=R, h=h).cost.sum() for h in (1, 2, 4)
+        ww.linear.best_dac(plant, W, K=plant_K, Q=Q, R=R, h=h).cost.sum() for h in (1, H)
     ]
-    assert totals[0] > totals[1] > totals[2]
+    assert totals[0] > totals[1]
 
 
 def test_least_norm_where_there_are_many(plant, plant_K):

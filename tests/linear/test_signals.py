@@ -90,7 +90,6 @@ def test_pd1_of_the_td_error_varies_much_less(pd1_runs, pd1_map):
 # PD2: ŵ_t = γL(I - γA_π)⁻¹ w_t, exactly.
 
 LS = {
-    "identity": np.eye(3),
     "square": np.array([[1.0, 0.5, 0.0], [0.0, 1.0, -1.0], [2.0, 0.0, 1.0]]),
     "tall": np.vstack([np.eye(3), np.ones((2, 3))]),
     "wide": np.array([[1.0, 2.0, 0.0], [0.0, -1.0, 3.0]]),

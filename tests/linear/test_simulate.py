@@ -2,6 +2,7 @@
 
 import importlib
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -37,8 +38,6 @@ def pick(run, *index):
 @pytest.fixture(scope="module")
 def singles(double_integrator):
     """A function that runs one seed at one point, in float64, and remembers it."""
-    import jax
-
     done = {}
 
     def single(seed=0, eta=1e-4, delta=0.2):
@@ -138,9 +137,9 @@ def test_initial_state(double_integrator, singles):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("every", [1, 7, T, 1000])
+@pytest.mark.parametrize("every", [7, 1000])
 def test_history_of_m(double_integrator, every):
-    """M at steps 0, k, 2k, ... as it was when it acted."""
+    """M at steps 0, k, 2k, ... as it was when it acted (each step: see test_equivalence)."""
     algorithm = bandit(eta=1e-3, M0=np.full((2, 1, 2), 0.1))
     run = ww.linear.simulate(double_integrator, algorithm, W, M_every=every, **COSTS)
     trace = reference.bandit_gpc(
@@ -151,7 +150,7 @@ def test_history_of_m(double_integrator, every):
     np.testing.assert_allclose(run.M_history, trace.M[:-1:every], rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("keep", [(), ("u",), ("x", "w"), ("gradient_norm", "w_hat")])
+@pytest.mark.parametrize("keep", [(), ("gradient_norm", "w_hat")])
 def test_keep(double_integrator, keep):
     run = ww.linear.simulate(double_integrator, bandit(), W, keep=keep, **COSTS)
     for name in ("x", "u", "w_hat", "w", "gradient_norm"):
@@ -193,10 +192,10 @@ def test_different_seed_different_draws(singles):
 
 
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("numbers", [1, 13, 30])
+@pytest.mark.parametrize("numbers", [1, 13])
 def test_the_block_of_draws_changes_nothing(double_integrator, singles, monkeypatch, numbers):
     module = importlib.import_module("windward.linear.simulate")
-    monkeypatch.setattr(module, "DRAWS_AT_ONCE", numbers)  # blocks of 1, 12 and 30 steps
+    monkeypatch.setattr(module, "DRAWS_AT_ONCE", numbers)  # blocks of 1 and of 12 steps
     run = ww.linear.simulate(double_integrator, bandit(), W, seed=3, **COSTS)
     assert_equal_runs(run, singles(3))
 
@@ -258,7 +257,7 @@ def test_an_adversary_costs_more_than_chance(double_integrator, adversarial):
     w = rng.normal(size=(2, 500, 2))
     w *= 0.3 / np.linalg.norm(w, axis=-1, keepdims=True)
     chance = ww.linear.simulate(double_integrator, bandit(), w, seed=[0, 1], **COSTS)
-    assert adversarial.cost.mean() > 3 * chance.cost.mean()
+    assert adversarial.cost.mean() > 2 * chance.cost.mean()
 
 
 @pytest.mark.usefixtures("x64")

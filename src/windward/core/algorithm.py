@@ -105,10 +105,13 @@ def assemble(
         return State(local, learner), plan_all(learner, local)
 
     def observe(state: State, tr: Transition, unit: Array) -> tuple[State, Plan, Info]:
+        missing = [name for name in needs if name not in tr.aux]
+        if missing:
+            raise ValueError(f"aux must hold {', '.join(needs)}; missing: {', '.join(missing)}")
         old, learner = state
         M, hyper = learner.M, learner.hyper
 
-        def look(local: Local, tr: Transition) -> tuple[Array, Local]:
+        def look(local: Local, tr: Transition) -> tuple[Array, Local, Array]:
             window = local.w_hist[:h]
             score = (
                 policy.action_score(M, window, local.unit, tr, hyper)
@@ -116,11 +119,16 @@ def assemble(
                 else jnp.zeros(d_u)
             )
             w_hat = signal.compute(tr, score, gamma)
+            if w_hat.shape != (d_w,):
+                raise ValueError(
+                    f"signal {signal.name!r} must give d_w = {d_w} numbers; got shape {w_hat.shape}"
+                )
             record = policy.record(M, window, local.unit, tr, hyper)
-            return w_hat, local._replace(records=history.push(local.records, record))
+            finite = _finite((tr.c, w_hat, record))
+            return w_hat, local._replace(records=history.push(local.records, record)), finite
 
-        w_hat, seen = jax.vmap(look)(old, tr)
-        accepted = tr.valid & jnp.isfinite(tr.c) & jnp.all(jnp.isfinite(w_hat), axis=1)
+        w_hat, seen, finite = jax.vmap(look)(old, tr)
+        accepted = tr.valid & finite
         # Refused steps must not reach a product: 0 * nan is nan.
         tr = tr._replace(c=jnp.where(accepted, tr.c, 0.0))
         w_hat = jnp.where(accepted[:, None], w_hat, 0.0)
@@ -131,8 +139,12 @@ def assemble(
         )
         # Environments share M: gradients are averaged, episodes counted in total (deviation 12).
         share = accepted / jnp.maximum(jnp.sum(accepted), 1)
+
+        def weigh(ok: Array, share: Array, g: Array) -> Array:
+            return jnp.where(ok, share * g, 0.0)
+
         gradient = jax.tree.map(
-            lambda g: jnp.sum(jax.vmap(jnp.multiply)(share, g), axis=0), gradients
+            lambda g: jnp.sum(jax.vmap(weigh)(accepted, share, g), axis=0), gradients
         )
 
         ended = tr.terminated | tr.truncated

@@ -35,13 +35,12 @@ DRAWS_AT_ONCE = 2**22  # numbers; what bounds the memory of a block of draws
 
 
 def _block(T: int, numbers_per_step: int) -> int:
-    """The longest block that divides T and whose draws fit.
+    """How many steps' draws to make at once: as many as fit, rather a divisor of T.
 
     Draws depend on the step's own key alone, so the block changes speed and memory, not results.
     """
-    most = max(1, DRAWS_AT_ONCE // numbers_per_step)
-    divisors = [d for d in range(1, int(T**0.5) + 1) if T % d == 0]
-    return max(d for d in (*divisors, *(T // d for d in divisors)) if d <= most or d == 1)
+    most = min(T, max(1, DRAWS_AT_ONCE // numbers_per_step))
+    return next((b for b in range(most, most // 2, -1) if T % b == 0), most)
 
 
 def _one_run(static: _Static, hyper: Any, key: Array, data: Any, timed: Any) -> dict[str, Any]:
@@ -90,9 +89,16 @@ def _one_run(static: _Static, hyper: Any, key: Array, data: Any, timed: Any) -> 
     def block(carry: Any, steps: Any) -> tuple[Any, Any]:
         return jax.lax.scan(advance, carry, {**steps, "unit": jax.vmap(unit)(steps["t"] + 1)})
 
-    blocks = jax.tree.map(lambda leaf: leaf.reshape(-1, static.block, *leaf.shape[1:]), timed)
-    (_, state, _, M_history), out = jax.lax.scan(block, carry, blocks)
+    whole = len(timed["t"]) // static.block * static.block
+    blocks = jax.tree.map(
+        lambda leaf: leaf[:whole].reshape(-1, static.block, *leaf.shape[1:]), timed
+    )
+    carry, out = jax.lax.scan(block, carry, blocks)
     out = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), out)
+    if whole < len(timed["t"]):
+        carry, rest = block(carry, jax.tree.map(lambda leaf: leaf[whole:], timed))
+        out = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), out, rest)
+    _, state, _, M_history = carry
     return {**out, "M": state.learner.M, "M_history": M_history}
 
 
