@@ -1,19 +1,9 @@
-"""What the tests of linear systems share: float64, and two small systems."""
+"""What the tests of linear systems share: two small systems."""
 
-from collections.abc import Iterator
-
-import jax
 import numpy as np
 import pytest
 
 import windward as ww
-
-
-@pytest.fixture
-def x64() -> Iterator[None]:
-    """Runs a test in float64, where exact claims can be checked."""
-    with jax.enable_x64(True):
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,8 @@ def scalar_riccati(a, b, q, r):
 def test_lqr_scalar_closed_form(a, b, q, r):
     K, P = ww.linear.lqr([[a]], [[b]], [[q]], [[r]])
     p = scalar_riccati(a, b, q, r)
-    assert P == pytest.approx(p, rel=1e-10)
-    assert K == pytest.approx(a * b * p / (r + b**2 * p), rel=1e-10)
+    assert P[0, 0] == pytest.approx(p, rel=1e-10)
+    assert K[0, 0] == pytest.approx(a * b * p / (r + b**2 * p), rel=1e-10)
     assert abs(a - b * K[0, 0]) < 1
 
 

@@ -51,7 +51,9 @@ def test_sinusoid_of_gpc():
 
 
 def test_sinusoid_for_each_coordinate():
-    w = disturbances.sinusoid(9, 3, amplitude=[1.0, 2.0, 0.5], period=[4, 8, 4], phase=[0, 0, np.pi])
+    w = disturbances.sinusoid(
+        9, 3, amplitude=[1.0, 2.0, 0.5], period=[4, 8, 4], phase=[0, 0, np.pi]
+    )
     np.testing.assert_allclose(w[:5, 0], [0, 1, 0, -1, 0], atol=1e-12)
     np.testing.assert_allclose(w[::2, 1], [0, 2, 0, -2, 0], atol=1e-12)
     np.testing.assert_allclose(w[:5, 2], [0, -0.5, 0, 0.5, 0], atol=1e-12)
@@ -113,7 +115,10 @@ def test_seeds(name):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: disturbances.sinusoid(5, 2, amplitude=[1, 2, 3]), r"amplitude must have shape \(2,\)"),
+        (
+            lambda: disturbances.sinusoid(5, 2, amplitude=[1, 2, 3]),
+            r"amplitude must have shape \(2,\)",
+        ),
         (lambda: disturbances.sinusoid(5, 2, period=0), "period must be greater than 0"),
         (lambda: disturbances.sinusoid(5, 2, phase=np.nan), "phase must be finite"),
         (lambda: disturbances.gaussian(5, 2, scale="loud"), "scale must be an array of numbers"),

@@ -97,9 +97,7 @@ def test_bandit_gpc_with_pseudo_disturbances(plant, plant_K, signal):
         reference.draws(algorithm, SEED, T), M0=M0, eta=1e-4, delta=0.3, x0=X0,
         project=lambda M: reference.to_ball(M, 10.0), signal={"pd2": pd2, "pd3": pd3}[signal],
     )  # fmt: skip
-    run = simulate(
-        plant, algorithm, plant_K, L=L, simulator=ww.linear.System(A_sim, plant.B)
-    )
+    run = simulate(plant, algorithm, plant_K, L=L, simulator=ww.linear.System(A_sim, plant.B))
     assert_same(run, trace)
 
 

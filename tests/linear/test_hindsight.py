@@ -96,9 +96,7 @@ def test_it_beats_lqr(double_integrator):
 
 
 def test_a_longer_memory_is_no_worse(plant, plant_K):
-    totals = [
-        ww.linear.best_dac(plant, W, K=plant_K, Q=Q, R=R, h=h).cost.sum() for h in (1, H)
-    ]
+    totals = [ww.linear.best_dac(plant, W, K=plant_K, Q=Q, R=R, h=h).cost.sum() for h in (1, H)]
     assert totals[0] > totals[1]
 
 
@@ -119,7 +117,8 @@ def test_chunks_change_nothing(plant, plant_K, monkeypatch):
     module = importlib.import_module("windward.linear.hindsight")
     settings = {"K": plant_K, "Q": Q, "R": R, "h": H, "x0": X0}
     whole = ww.linear.best_dac(plant, W, **settings)
-    monkeypatch.setattr(module, "CHUNK_NUMBERS", 7 * 5 * (H * 6 + 1))  # 7 steps at once; 80 = 11·7+3
+    seven_steps = 7 * 5 * (H * 6 + 1)  # which do not divide 80
+    monkeypatch.setattr(module, "CHUNK_NUMBERS", seven_steps)
     pieces = ww.linear.best_dac(plant, W, **settings)
     np.testing.assert_allclose(pieces.M, whole.M, rtol=1e-8, atol=1e-10)
 

@@ -62,7 +62,9 @@ def test_what_it_draws(runs, best):
 
 
 def test_running_mean():
-    np.testing.assert_allclose(_smooth(np.array([1.0, 2.0, 3.0, 4.0, 9.0]), 2), [1, 1.5, 2.5, 3.5, 6.5])
+    np.testing.assert_allclose(
+        _smooth(np.array([1.0, 2.0, 3.0, 4.0, 9.0]), 2), [1, 1.5, 2.5, 3.5, 6.5]
+    )
     rows = _smooth(np.array([[1.0, 2.0, 3.0], [3.0, 3.0, 3.0]]), 2)
     np.testing.assert_allclose(rows, [[1, 1.5, 2.5], [3, 3, 3]])
 

@@ -88,11 +88,11 @@ def test_memory_forgets_the_start():
 
 
 def test_bad_arguments():
-    with pytest.raises(ValueError, match="A_K must be stable: its spectral radius is 1.2"):
+    with pytest.raises(ValueError, match=r"A_K must be stable: its spectral radius is 1\.2"):
         ww.linear.strong_stability([[1.2]])
     with pytest.raises(ValueError, match="spectral radius is 1, expected less than 1"):
         ww.linear.strong_stability(np.eye(2))
-    with pytest.raises(ValueError, match="alpha must be less than 1 - spectral radius = 0.5"):
+    with pytest.raises(ValueError, match=r"alpha must be less than 1 - spectral radius = 0\.5"):
         ww.linear.strong_stability([[0.5]], alpha=0.6)
     with pytest.raises(ValueError, match="alpha must be greater than 0"):
         ww.linear.strong_stability([[0.5]], alpha=0.0)

@@ -93,9 +93,7 @@ def test_a_point_that_diverged_before_the_last_steps_counts_as_diverged(double_i
 @pytest.mark.parametrize("last", [0, -3])
 def test_last_must_be_positive(double_integrator, last):
     with pytest.raises(ValueError, match="last must be an integer of at least 1"):
-        ww.linear.tune(
-            double_integrator, make, W, grid={"eta": [0.0, 1e-5]}, last=last, **SETTINGS
-        )
+        ww.linear.tune(double_integrator, make, W, grid={"eta": [0.0, 1e-5]}, last=last, **SETTINGS)
 
 
 def test_a_grid_needs_values(double_integrator):

@@ -124,7 +124,7 @@ def test_bad_arguments(plant, plant_K, make):
             return ww.linear.quadratic_values(system, K, Q, R, gamma)
         return ww.linear.vector_values(system, K, gamma, **more)
 
-    with pytest.raises(ValueError, match="value of K is infinite.*spectral radius 1.07"):
+    with pytest.raises(ValueError, match=r"value of K is infinite.*spectral radius 1\.07"):
         values(plant, np.zeros((2, 3)), 1.0)
     with pytest.raises(ValueError, match=r"gamma must lie in \(0, 1\]; got 1.5"):
         values(plant, plant_K, 1.5)

@@ -76,9 +76,9 @@ def test_gradients_of_bpc_grow_with_the_dimension_and_ours_do_not(
     for d_x in (4, 16):
         p, modes = dimension.problem(d_x, alpha=0.2, seed=4)
         w = dimension.wind(200, modes, seed=4)
-        for name in dimension.MAKERS:
+        for name in dimension.RECIPES:
             settings = dimension.Dimension(out=tmp_path)
-            each = dimension._gradient_moment(name, p, w, d_x, settings, list(range(8)))
+            each = dimension._gradient_moment(name, p, w, settings, list(range(8)))
             moments[name, d_x] = each.mean()
     assert moments["Bandit GPC", 16] == pytest.approx(moments["Bandit GPC", 4], rel=0.05)
     assert moments["BPC", 16] > 3 * moments["BPC", 4]
