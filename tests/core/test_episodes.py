@@ -1,4 +1,4 @@
-"""Episode ends, invalid steps and hostile numbers."""
+"""Episode ends, invalid steps, hostile numbers, and environments that share M."""
 
 from itertools import product
 
@@ -235,3 +235,56 @@ def test_a_gradient_that_overflows_is_not_applied():
         assert np.all(trace.Ms[2] == trace.Ms[1])
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(trace.state))
         assert np.abs(trace.Ms[3]).max() > 0  # the next good step is learnt from
+
+
+# ---------------------------------------------------------------- environments that share M
+
+
+def random_steps(name, B, seed):
+    """Four steps of B environments with numbers of their own."""
+    rng = np.random.default_rng(seed)
+
+    def one():
+        more = {}
+        if name.startswith("dmf"):
+            more = {"u": jnp.asarray(rng.integers(0, 2, B)), "logits": rng.normal(size=(B, 2))}
+        return step(rng.normal(size=B), w=rng.normal(size=(B, 1)), **more)
+
+    return [one() for _ in range(4)]
+
+
+def lane(tree, b):
+    return jax.tree.map(lambda leaf: leaf[b : b + 1], tree)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gradients_of_environments_that_share_M_are_averaged(name):
+    # At a fixed M each environment's gradient is the one it would have alone, and its plan too.
+    algorithm = make(name, eta=0)
+    steps, units = random_steps(name, 2, seed=1), units_of(algorithm, 5, B=2, seed=2)
+    shared = play(algorithm, units, steps)
+    alone = [play(algorithm, units[:, b : b + 1], [lane(tr, b) for tr in steps]) for b in (0, 1)]
+    for t in range(4):
+        mean = sum(np.asarray(one.infos[t].gradient) for one in alone) / 2
+        np.testing.assert_allclose(shared.infos[t].gradient, mean, rtol=1e-10, atol=1e-12)
+        for b in (0, 1):
+            for a, c in zip(lane(shared.plans[t + 1], b), alone[b].plans[t + 1], strict=True):
+                np.testing.assert_allclose(a, c, rtol=1e-10, atol=1e-12)
+    assert np.abs(shared.infos[3].gradient).max() > 0.1
+
+
+def test_episodes_of_environments_that_share_M_are_counted_in_total():
+    # every_episodes = 3 and three environments: two end at step 2, one at step 4. M moves at
+    # step 4 and only there, by -η times the sum of the (averaged) gradients of all four steps.
+    algorithm = make("mf_gpc", every_episodes=3)
+    steps = random_steps("mf_gpc", 3, seed=3)
+    steps[1] = steps[1]._replace(
+        terminated=jnp.array([True, False, False]), truncated=jnp.array([False, True, False])
+    )
+    steps[3] = steps[3]._replace(truncated=jnp.array([False, False, True]))
+    trace = play(algorithm, units_of(algorithm, 5, B=3, seed=4), steps)
+    for M in trace.Ms[:4]:
+        np.testing.assert_array_equal(M, M0)
+    total = sum(np.asarray(info.gradient) for info in trace.infos)
+    assert np.abs(total).max() > 0.1
+    np.testing.assert_allclose(trace.Ms[4], M0 - 0.1 * total, rtol=1e-12)

@@ -67,7 +67,7 @@ def test_dac_set_by_hand():
     np.testing.assert_allclose(got, [np.diag([1, 0.5]), np.diag([0.25, 0.5])], atol=1e-12)
     # κ = 2 has 2·16·½^i; α = 1 leaves only 0.
     np.testing.assert_allclose(project(ww.dac_set(2, 0.5), 100 * M[:, :1, :1]).ravel(), [16, 8])
-    assert np.all(project(ww.dac_set(2, 1), M) == 0)
+    np.testing.assert_allclose(project(ww.dac_set(2, 1), M), np.zeros((2, 2, 2)), atol=1e-12)
 
 
 SHAPES = [(3, 2, 2), (3, 2, 4), (3, 4, 2), (3, 1, 3), (3, 3, 1), (3, 1, 1)]
@@ -86,6 +86,17 @@ def test_dac_set_is_the_nearest_point(shape, margin):
         for i in range(3):
             certify(M[i], P[i], radii[i], spectral, nuclear)
         np.testing.assert_allclose(project(dac, jnp.asarray(P), margin), P, atol=1e-12)
+
+
+def test_dac_set_in_single_precision():
+    with jax.enable_x64(False):
+        M = np.random.default_rng(5).normal(size=(3, 4, 5)).astype(np.float32)
+        M[1] *= 100
+        M[2, 1:] = M[2, :1]  # rank one
+        P = np.asarray(project(ww.dac_set(1, 0.5), jnp.asarray(M)))
+    U, s, V = np.linalg.svd(M.astype(float), full_matrices=False)
+    wanted = U * np.minimum(s, [[1.0], [0.5], [0.25]])[:, None, :] @ V
+    np.testing.assert_allclose(P, wanted, atol=2e-4)
 
 
 def test_nearest_among_random_points_of_the_set():

@@ -8,9 +8,9 @@ import pytest
 
 import windward as ww
 
-from .drive import GAMMA, act, draws, leaves_equal, play, rollout, start, step, world
+from .drive import GAMMA, act, draws, leaves_equal, rollout, start, world
 
-H, T, B = 3, 12, 3
+H, T, B = 2, 12, 3
 RATE = 1e-4  # small enough for the variance of PD1 in so few steps
 
 
@@ -152,92 +152,43 @@ def test_what_is_compiled_in_makes_other_functions():
     )
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"every_episodes": 2},
-        {"scale_by": optax.scale_by_adam(), "weight_decay": 0.1},
-        {"projection": ww.dac_set(1.5, 0.5), "delay": 2},
-        {"parametrisation": ww.mlp(4)},
-    ],
-    ids=lambda more: "+".join(more),
-)
+OPTIONS = {
+    "every_episodes": {"every_episodes": 2},
+    "adam and decay": {"scale_by": optax.scale_by_adam(), "weight_decay": 0.1},
+    "dac_set and delay": {"projection": ww.dac_set(1.5, 0.5), "delay": 2},
+    "mlp": {"parametrisation": ww.mlp(4)},
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_options_run_in_a_scan(option):
+    algorithm = make("mf_gpc w", eta=1e-2, **OPTIONS[option])
+    units = draws(algorithm, jax.random.key(1), T, B)
+    after, out = jax.jit(lambda units: rollout(algorithm, algorithm.hyper, units))(units)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, out)))
+    before, _ = algorithm.init(algorithm.hyper, units[0])
+    moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before.learner.M, after.learner.M)
+    assert max(jax.tree.leaves(moved)) > 0
+
+
 @pytest.mark.parametrize("double", [False, True], ids=["float32", "float64"])
-def test_options_run_in_a_scan_and_keep_their_types(more, double):
+@pytest.mark.parametrize("name", [*CASES, *OPTIONS])
+def test_observe_keeps_the_types_of_the_state(name, double):
+    # A scan's carry and a compiled observe need it; shapes and types come without compiling.
+    algorithm = make("mf_gpc w", **OPTIONS[name]) if name in OPTIONS else make(name)
+
+    def types(tree):
+        return jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype, leaf.weak_type), tree)
+
     with jax.enable_x64(double):
-        algorithm = ww.mf_gpc(2, 2, H, signal="w", eta=1e-2, **more)
-        units = draws(algorithm, jax.random.key(1), T, B)
-        before, _ = algorithm.init(algorithm.hyper, units[0])
-        after, out = jax.jit(lambda units: rollout(algorithm, algorithm.hyper, units))(units)
-        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, out)))
-        moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before.learner.M, after.learner.M)
-        assert max(jax.tree.leaves(moved)) > 0
-        assert jax.tree.map(lambda leaf: leaf.dtype, before) == (
-            jax.tree.map(lambda leaf: leaf.dtype, after)
-        )
 
+        def both(key):
+            unit = algorithm.unit(key, B)
+            before = algorithm.init(algorithm.hyper, unit)
+            tr = world(algorithm.needs, start(B), act(algorithm, before[1], start(B)), 0)
+            return before, algorithm.observe(before[0], tr, unit)[:2]
 
-# ---------------------------------------------------------------- environments that share M
-
-
-def steps_of(rng, B, name):
-    """Four steps of B environments with random numbers."""
-
-    def aux():
-        numbers = {"w": rng.normal(size=(B, 2))}
-        if name.startswith("dmf"):
-            numbers["logits"] = rng.normal(size=(B, 2))
-        return numbers
-
-    return [
-        step(rng.normal(size=B), u=jnp.asarray(rng.integers(0, 2, B)), **aux()) for _ in range(4)
-    ]
-
-
-def lane(tree, b):
-    return jax.tree.map(lambda leaf: leaf[b : b + 1], tree)
-
-
-@pytest.mark.parametrize("name", ["mf_gpc", "dmf_gpc", "dmf_gpc paper", "bandit_gpc", "bpc"])
-@pytest.mark.usefixtures("x64")
-def test_gradients_of_environments_that_share_M_are_averaged(name):
-    # At a fixed M each environment's gradient is the one it would have alone, and its plan too.
-    algorithm = {
-        "mf_gpc": ww.mf_gpc, "dmf_gpc": ww.dmf_gpc, "bandit_gpc": ww.bandit_gpc, "bpc": ww.bpc
-    }[name.split()[0]](
-        2, 2, h=2, eta=0, signal="w", M0=np.random.default_rng(0).normal(size=(2, 2, 2)),
-        **({"preset": "paper"} if "paper" in name else {}),
-    )  # fmt: skip
-    steps = steps_of(np.random.default_rng(1), B, name)
-    units = jnp.stack([algorithm.unit(key, B) for key in jax.random.split(jax.random.key(2), 5)])
-    shared = play(algorithm, units, steps)
-    alone = [play(algorithm, units[:, b : b + 1], [lane(tr, b) for tr in steps]) for b in range(B)]
-    for t in range(4):
-        mean = sum(np.asarray(one.infos[t].gradient) for one in alone) / B
-        np.testing.assert_allclose(shared.infos[t].gradient, mean, rtol=1e-10, atol=1e-12)
-        for b in range(B):
-            for a, c in zip(lane(shared.plans[t + 1], b), alone[b].plans[t + 1], strict=True):
-                np.testing.assert_allclose(a, c, rtol=1e-10, atol=1e-12)
-    assert np.abs(shared.infos[3].gradient).max() > 0.1
-
-
-@pytest.mark.usefixtures("x64")
-def test_episodes_of_environments_that_share_M_are_counted_in_total():
-    # every_episodes = 3 and three environments: two end at step 2, one at step 4. M moves at
-    # step 4 and only there, by -η times the sum of the (averaged) gradients of all four steps.
-    algorithm = ww.mf_gpc(2, 2, h=2, eta=0.5, signal="w", every_episodes=3)
-    steps = steps_of(np.random.default_rng(3), B, "mf_gpc")
-    ends = {1: ([True, False, False], [False, True, False]), 3: ([False] * 3, [False, False, True])}
-    steps = [
-        tr._replace(terminated=jnp.array(ends[t][0]), truncated=jnp.array(ends[t][1]))
-        if t in ends
-        else tr
-        for t, tr in enumerate(steps)
-    ]
-    units = jnp.stack([algorithm.unit(key, B) for key in jax.random.split(jax.random.key(4), 5)])
-    trace = play(algorithm, units, steps)
-    for M in trace.Ms[:4]:
-        assert np.all(M == 0)
-    total = sum(np.asarray(info.gradient) for info in trace.infos)
-    assert np.abs(total).max() > 0.1
-    np.testing.assert_allclose(trace.Ms[4], -0.5 * total, rtol=1e-12)
+        before, after = jax.eval_shape(both, jax.random.key(0))
+        assert types(before) == types(after)
+        floats = {leaf.dtype for leaf in jax.tree.leaves(after) if leaf.dtype.kind == "f"}
+        assert floats == {jnp.dtype("float64" if double else "float32")}

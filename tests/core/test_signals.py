@@ -146,3 +146,17 @@ def test_a_signal_of_ones_own_and_what_it_needs():
 )
 def test_needs_name_the_aux_values(algorithm, needs):
     assert algorithm.needs == needs
+
+
+def test_a_missing_aux_value_is_named():
+    algorithm = ww.mf_gpc(1, 1, h=2, signal="pd1")
+    state, _ = algorithm.init(algorithm.hyper, jnp.ones((1, 1)))
+    with pytest.raises(ValueError, match=r"aux must hold v_next, q; missing: q"):
+        algorithm.observe(state, step([1], v_next=[2]), jnp.ones((1, 1)))
+
+
+def test_a_signal_of_the_wrong_size_is_named():
+    algorithm = ww.mf_gpc(1, 3, h=2, signal="w")
+    state, _ = algorithm.init(algorithm.hyper, jnp.ones((1, 1)))
+    with pytest.raises(ValueError, match=r"signal 'w' must give d_w = 3 numbers; got shape \(2,\)"):
+        algorithm.observe(state, step([1], w=[[1, 2]]), jnp.ones((1, 1)))

@@ -8,7 +8,7 @@ import windward as ww
 
 from . import reference
 
-pytestmark = pytest.mark.usefixtures("x64")
+pytestmark = pytest.mark.usefixtures("cheap_compiling", "x64")
 
 T, H, SEED = 40, 3, 7
 Q = np.array([[1.0, 0.2, 0.0], [0.2, 2.0, 0.0], [0.0, 0.0, 0.5]])
@@ -206,3 +206,23 @@ def test_base_only(plant, plant_K):
     np.testing.assert_allclose(run.cost, trace.cost, **TIGHT)
     np.testing.assert_array_equal(run.w_hat, 0)
     np.testing.assert_array_equal(run.w, W)
+
+
+def test_large_systems():
+    """Twenty states, where products of matrices are left to the library."""
+    rng = np.random.default_rng(2)
+    A = rng.normal(size=(20, 20))
+    A *= 0.9 / np.abs(np.linalg.eigvals(A)).max()
+    system, w = ww.linear.System(A, rng.normal(size=(20, 2))), rng.normal(size=(15, 20))
+    K, costs = np.zeros((2, 20)), {"Q": np.eye(20), "R": np.eye(2)}
+    algorithm = ww.bandit_gpc(2, 20, h=2, eta=1e-6, delta=0.5, signal="pd3")
+    run = ww.linear.simulate(system, algorithm, w, K=K, seed=SEED, **costs)
+    trace = reference.bandit_gpc(
+        A, system.B, K, reference.quadratic(*costs.values()), w,
+        reference.draws(algorithm, SEED, 15), M0=np.zeros((2, 2, 20)), eta=1e-6, delta=0.5,
+        project=lambda M: reference.to_ball(M, 10.0),
+    )  # fmt: skip
+    np.testing.assert_allclose(run.cost, trace.cost, **TIGHT)
+    np.testing.assert_allclose(run.w_hat, w, **TIGHT)
+    np.testing.assert_allclose(run.M, trace.M[-1], **TIGHT)
+    assert np.abs(run.M).max() > 1e-3

@@ -26,27 +26,26 @@ def varying(system):
 
 
 @pytest.mark.parametrize(
-    ("time_varying", "costs", "h", "eta", "within"),
+    ("time_varying", "costs", "eta", "within"),
     [
-        (False, {"Q": Q, "R": R}, 5, 1e-3, 1.03),
-        (True, {"Q": Q, "R": R}, 5, 1e-3, 1.03),
-        (False, {"cost": l1}, 2, 2e-3, 1.06),
+        (False, {"Q": Q, "R": R}, 1e-3, 1.03),
+        (True, {"Q": Q, "R": R}, 1e-3, 1.03),
+        (False, {"cost": l1}, 2e-3, 1.06),
     ],
     ids=["quadratic", "time-varying", "l1"],
 )
-def test_it_learns_the_best_controller(double_integrator, time_varying, costs, h, eta, within):
+def test_it_learns_the_best_controller(double_integrator, time_varying, costs, eta, within):
     """The last 1000 steps cost within a few percent of the best fixed M's."""
     system = varying(double_integrator) if time_varying else double_integrator
     settings = {"K": K, **costs}
-    algorithm = ww.gpc(system, h=h, eta=eta, **settings)
-    run = ww.linear.simulate(system, algorithm, W, keep=(), **settings)
-    base = ww.linear.simulate(system, ww.base_only(1, 2), W, keep=(), **settings)
-    best = ww.linear.best_dac(system, W, h=h, **settings)
-    ratio = run.cost[-LAST:].mean() / best.cost[-LAST:].mean()
-    print(f"GPC {run.cost[-LAST:].mean():.4f}, best {best.cost[-LAST:].mean():.4f}, "
-          f"base {base.cost[-LAST:].mean():.4f}")  # fmt: skip
-    assert ratio < within
-    assert run.cost[-LAST:].mean() < 0.4 * base.cost[-LAST:].mean()
+    run = ww.linear.simulate(system, ww.gpc(system, eta=eta, **settings), W, keep=(), **settings)
+    # A periodic disturbance: with a general cost, a shorter stretch gives the same best.
+    w = W[:800] if "cost" in costs else W
+    best = ww.linear.best_dac(system, w, **settings).cost[-len(w) // 3 :].mean()
+    last = run.cost[-LAST:].mean()
+    print(f"GPC {run.cost[:100].mean():.4f} at first, {last:.4f} at last; best {best:.4f}")
+    assert last < within * best
+    assert run.cost[:100].mean() > 2 * best
 
 
 def test_it_does_not_explore(double_integrator):

@@ -5,6 +5,8 @@ import pytest
 
 import windward as ww
 
+from . import reference
+
 GAMMA = 0.9
 A = np.array([[0.8, 0.2], [0.0, 0.7]])
 B, K, Q, R = np.eye(2), np.zeros((2, 2)), np.eye(2), 0.1 * np.eye(2)
@@ -30,9 +32,7 @@ def test_the_same_controls_from_a_mapped_m():
     T, M = rng.normal(size=(2, 2)), 0.5 * rng.normal(size=(3, 2, 2))
     w = rng.normal(size=(50, 2))
     still = {"h": 3, "eta": 0.0, "sigma": 0.0, "gamma": GAMMA}
-    plain = ww.linear.simulate(
-        SYSTEM, ww.mf_gpc(2, 2, signal="w", M0=M, **still), w, x0=[1.0, 2.0], **COSTS
-    )
+    plain = reference.fixed(A, B, K, reference.quadratic(Q, R), w, M, x0=[1.0, 2.0])
     mapped = ww.linear.simulate(
         SYSTEM, ww.mf_gpc(2, 2, signal="pd2", M0=M @ np.linalg.inv(T), **still), w,
         x0=[1.0, 2.0], L=cost_for_map(T), **COSTS,

@@ -10,6 +10,8 @@ from windward.core.signals import pd1_exact
 
 from . import reference
 
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
 Q = np.array([[1.0, 0.2, 0.0], [0.2, 2.0, 0.0], [0.0, 0.0, 0.5]])
 R = np.array([[0.7, 0.1], [0.1, 0.4]])
 GAMMA = 0.95

@@ -77,6 +77,18 @@ def test_vector_cost_is_the_state_by_default(plant, plant_K):
     np.testing.assert_allclose(values.V(X[0]), V, rtol=1e-10)
 
 
+def test_values_of_a_large_system():
+    """Twelve states: the Lyapunov equation is solved another way from ten on."""
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(12, 12))
+    A *= 0.9 / np.abs(np.linalg.eigvals(A)).max()
+    system = ww.linear.System(A, rng.normal(size=(12, 2)))
+    K = 0.001 * rng.normal(size=(2, 12))
+    values = ww.linear.quadratic_values(system, K, np.eye(12), np.eye(2), 0.99)
+    P = reference.discounted(A - system.B @ K, np.eye(12) + K.T @ K, 0.99)
+    np.testing.assert_allclose(values.P, P, rtol=1e-8, atol=1e-8)
+
+
 def test_undiscounted_value_of_lqr_is_its_riccati_solution(plant):
     optimal = ww.linear.lqr(plant.A, plant.B, Q, R)
     values = ww.linear.quadratic_values(plant, optimal.K, Q, R)

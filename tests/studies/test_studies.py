@@ -49,7 +49,9 @@ def test_regret_rate_uses_the_theorems_rates(tmp_path: Path, console: Console) -
     summary = regret.run(settings, console)
     assert {fit["theorem"] for fit in summary["slopes"]} == {2 / 3, 3 / 4}
     assert (tmp_path / "regret.png").exists()
-    first, second = (regret._maker("BPC", 5, T, False)(eta=2.0, delta=3.0) for T in (100, 1600))
+    first, second = (
+        regret._maker("BPC", settings, T, False)(eta=2.0, delta=3.0) for T in (100, 1600)
+    )
     assert first.hyper["eta"] / second.hyper["eta"] == pytest.approx(16**0.75)
     assert first.hyper["delta"] == pytest.approx(3.0 * 100**-0.25)
 
