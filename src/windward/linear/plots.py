@@ -2,14 +2,32 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from windward.linear.hindsight import BestDAC, regret
 from windward.linear.runs import Run
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def panels(count: int, width: float = 4.5, height: float = 4.0) -> tuple["Figure", Any]:
+    """A figure without a display, and its axes side by side.
+
+    matplotlib is imported here, so that those who draw nothing do not wait for it.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * count, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    row = figure.subplots(1, count, squeeze=False)[0]
+    for axes in row:
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure, row
 
 
 def _smooth(costs: np.ndarray, window: int) -> np.ndarray:
@@ -38,32 +56,27 @@ def plot(
     path: str | Path | None = None,
     window: int = 500,
     title: str = "",
-) -> Figure:
+) -> "Figure":
     """Running mean of the cost and, with `best`, cumulative regret, for each named run.
 
     Bands are 95 % intervals of the mean over seeds. Writes to `path` (PNG, PDF, SVG) if given.
     """
-    figure = Figure(figsize=(11 if best else 6.5, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 2 if best else 1, squeeze=False)[0]
+    figure, row = panels(2 if best else 1, width=5.5)
     for index, (label, run) in enumerate(runs.items()):
         costs = np.asarray(run.cost, np.float64)
         style = {"lw": 1.6 if index else 3.0, "color": f"C{index}"}  # the first lies below all
-        _band(panels[0], label, _smooth(costs, min(window, costs.shape[-1] - 1)), style)
+        _band(row[0], label, _smooth(costs, min(window, costs.shape[-1] - 1)), style)
         if best is not None:
-            _band(panels[1], label, regret(run, best), style)
+            _band(row[1], label, regret(run, best), style)
     if best is not None:
         smooth = _smooth(np.asarray(best.cost), min(window, len(best.cost) - 1))
-        _band(panels[0], "best fixed M", smooth, {"lw": 1.6, "color": "black", "ls": "--"})
-        panels[1].set(xlabel="step", ylabel="regret against the best fixed M")
-        panels[1].axhline(0, color="black", ls="--", lw=0.8)
-    panels[0].set(xlabel="step", ylabel=f"cost, mean of the last {window} steps")
+        _band(row[0], "best fixed M", smooth, {"lw": 1.6, "color": "black", "ls": "--"})
+        row[1].set(xlabel="step", ylabel="regret against the best fixed M")
+        row[1].axhline(0, color="black", ls="--", lw=0.8)
+    row[0].set(xlabel="step", ylabel=f"cost, mean of the last {window} steps")
     if all(np.min(run.cost[..., window:], initial=np.inf) > 0 for run in runs.values()):
-        panels[0].set_yscale("log")
-    for axes in panels:
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].legend(fontsize=8, frameon=False)
+        row[0].set_yscale("log")
+    row[0].legend(fontsize=8, frameon=False)
     if title:
         figure.suptitle(title)
     if path is not None:

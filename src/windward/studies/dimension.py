@@ -14,14 +14,13 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 import windward as ww
 from windward.core.algorithm import Algorithm
+from windward.linear.plots import panels
 from windward.studies import results
 from windward.studies.lds import REPORT_SEED, Problem
 from windward.studies.statistics import Interval, mean_interval
@@ -185,14 +184,12 @@ def _table(summary: list[dict[str, Any]], settings: Dimension) -> Table:
 
 
 def _figure(summary: list[dict[str, Any]], path: Path) -> None:
-    figure = Figure(figsize=(13, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    panels = figure.subplots(1, 3)
+    figure, row = panels(3)
     titles = {
         "regret": "regret",
         "gradient_second_moment": "second moment of the gradient estimate",
     }
-    for axes, (key, title) in zip(panels, titles.items(), strict=True):
+    for axes, (key, title) in zip(row, titles.items(), strict=True):
         for index, name in enumerate(RECIPES):
             mine = [point for point in summary if point["method"] == name]
             values: list[Interval] = [point[key] for point in mine]
@@ -206,12 +203,10 @@ def _figure(summary: list[dict[str, Any]], path: Path) -> None:
         axes.set(xscale="log", xlabel="state dimension d_x", ylabel=title)
         axes.set_xticks([point["d_x"] for point in summary], [str(p["d_x"]) for p in summary])
         axes.minorticks_off()
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
         if key == "gradient_second_moment":
             axes.set_yscale("log")
         else:
             axes.set_ylim(bottom=0)
             axes.axhline(summary[0]["base_regret"], color="black", ls="--", lw=0.8, label="M = 0")
-    panels[0].legend(frameon=False)
+    row[0].legend(frameon=False)
     figure.savefig(path, dpi=150)

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -24,6 +22,7 @@ from rich.table import Table
 import windward as ww
 from windward.core.algorithm import Algorithm
 from windward.linear import disturbances
+from windward.linear.plots import panels
 from windward.studies import results
 from windward.studies.lds import REPORT_SEED, double_integrator
 from windward.studies.statistics import mean_interval, slope_interval
@@ -85,6 +84,11 @@ def _maker(name: str, settings: RegretRate, T: int, smooth: bool) -> Callable[..
 
 def run(settings: RegretRate, console: Console) -> dict[str, Any]:
     """Tunes the constants, runs all horizons, fits slopes; writes CSV, JSON and a figure."""
+    if sum(settings.tune_horizon <= T for T in settings.horizons) < 2:
+        raise ValueError(
+            f"horizons must hold at least two of tune_horizon = {settings.tune_horizon} or more; "
+            f"got {settings.horizons}"
+        )
     out = results.prepare(settings.out)
     problem = double_integrator()
     longest = max(*settings.horizons, settings.tune_horizon)
@@ -199,9 +203,8 @@ def _table(fits: list[dict[str, Any]], settings: RegretRate) -> Table:
 def _figure(rows: list[dict[str, Any]], fits: list[dict[str, Any]], path: Path) -> None:
     """Regret in T on log axes, one panel for each cost and rate."""
     cases = list(dict.fromkeys((fit["cost"], fit["rates"]) for fit in fits))
-    figure = Figure(figsize=(4.5 * len(cases), 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    for axes, case in zip(figure.subplots(1, len(cases), squeeze=False)[0], cases, strict=True):
+    figure, row = panels(len(cases))
+    for axes, case in zip(row, cases, strict=True):
         chosen = [fit for fit in fits if (fit["cost"], fit["rates"]) == case]
         for index, fit in enumerate(chosen):
             mine = [
@@ -228,6 +231,5 @@ def _figure(rows: list[dict[str, Any]], fits: list[dict[str, Any]], path: Path) 
             ylabel="regret",
             title=f"{case[0]} cost, {case[1]} rates",
         )
-        axes.grid(alpha=0.3, which="both")
         axes.legend(fontsize=8, frameon=False)
     figure.savefig(path, dpi=150)
