@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from windward import checks
 from windward.linear.hindsight import BestDAC, regret
 from windward.linear.runs import Run
 
@@ -33,8 +34,9 @@ def panels(count: int, width: float = 4.5, height: float = 4.0) -> tuple["Figure
 def _smooth(costs: np.ndarray, window: int) -> np.ndarray:
     """Mean of the last `window` steps, of as many as there are at first."""
     total = np.cumsum(costs, axis=-1)
-    total[..., window:] = total[..., window:] - total[..., :-window].copy()
-    return total / np.minimum(np.arange(1, costs.shape[-1] + 1), window)
+    before = np.zeros_like(total)
+    before[..., window:] = total[..., :-window]
+    return (total - before) / np.minimum(np.arange(1, costs.shape[-1] + 1), window)
 
 
 def _band(axes: Any, label: str, values: np.ndarray, style: dict[str, Any]) -> None:
@@ -61,15 +63,21 @@ def plot(
 
     Bands are 95 % intervals of the mean over seeds. Writes to `path` (PNG, PDF, SVG) if given.
     """
+    window = checks.integer("window", window, 1)
     figure, row = panels(2 if best else 1, width=5.5)
     for index, (label, run) in enumerate(runs.items()):
         costs = np.asarray(run.cost, np.float64)
+        if costs.ndim > 2:
+            raise ValueError(
+                f"runs[{label!r}] must be one run or several seeds; its cost has shape "
+                f"{costs.shape}: pick a point of the grid"
+            )
         style = {"lw": 1.6 if index else 3.0, "color": f"C{index}"}  # the first lies below all
-        _band(row[0], label, _smooth(costs, min(window, costs.shape[-1] - 1)), style)
+        _band(row[0], label, _smooth(costs, window), style)
         if best is not None:
             _band(row[1], label, regret(run, best), style)
     if best is not None:
-        smooth = _smooth(np.asarray(best.cost), min(window, len(best.cost) - 1))
+        smooth = _smooth(np.asarray(best.cost), window)
         _band(row[0], "best fixed M", smooth, {"lw": 1.6, "color": "black", "ls": "--"})
         row[1].set(xlabel="step", ylabel="regret against the best fixed M")
         row[1].axhline(0, color="black", ls="--", lw=0.8)
