@@ -9,10 +9,10 @@ demo: $(VENV)/.installed
 	$(BIN)/windward demo
 
 test: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: $(VENV)/.installed-dev
-	$(BIN)/pytest -n 2 -m slow
+	$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

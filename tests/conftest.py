@@ -12,6 +12,10 @@ ROOT = Path(__file__).resolve().parents[1]
 def pytest_configure(config: pytest.Config) -> None:
     jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    # JAX compiles anew when another worker is still writing the entry it reads, and says so.
+    config.addinivalue_line(
+        "filterwarnings", "ignore:Error (reading|writing) persistent compilation cache:UserWarning"
+    )
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 def finite_array(name: str, value: Any, ndim: int | tuple[int, ...] | None = None) -> np.ndarray:
     """`value` as a float64 array; refuses non-numbers, NaN, infinities and a wrong rank."""
     try:
-        array = np.asarray(value, dtype=np.float64)
+        array = np.array(value, dtype=np.float64)  # a copy: the caller may change theirs
     except (TypeError, ValueError) as error:
         raise ValueError(
             f"{name} must be an array of numbers; got {type(value).__name__}"

@@ -72,7 +72,7 @@ def test_an_ended_episode_ends_the_windows_and_keeps_M(name, end):
     assert after.local.t.item() == 4
     # From here on it is a new run that starts with this M (the fresh one has no delay to empty).
     fresh = make(name, M0=np.asarray(after.learner.M))
-    start, start_plan = fresh.init(fresh.hyper, unit[0])
+    start, start_plan = compiled(fresh.init)(fresh.hyper, unit[0])
     assert leaves_equal(plan, start_plan)
     tr = a_step(name, 2, 1)
     _, _, continued = compiled(algorithm.observe)(after, tr, unit[1])
@@ -288,3 +288,15 @@ def test_episodes_of_environments_that_share_M_are_counted_in_total():
     total = sum(np.asarray(info.gradient) for info in trace.infos)
     assert np.abs(total).max() > 0.1
     np.testing.assert_allclose(trace.Ms[4], M0 - 0.1 * total, rtol=1e-12)
+
+
+def test_the_end_of_an_invalid_step_is_no_episode():
+    algorithm = make("mf_gpc", every_episodes=1)
+    steps = random_steps("mf_gpc", 2, seed=5)[:2]
+    steps[1] = steps[1]._replace(
+        terminated=jnp.array([True, False]), valid=jnp.array([False, True])
+    )
+    trace = play(algorithm, units_of(algorithm, 3, B=2, seed=6), steps)
+    assert trace.infos[1].accepted.tolist() == [False, True]
+    assert np.abs(trace.infos[1].gradient).max() > 0
+    np.testing.assert_array_equal(trace.Ms[2], M0)

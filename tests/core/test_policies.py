@@ -10,7 +10,7 @@ import windward as ww
 from windward.core import parametrisations, policies
 from windward.types import Plan
 
-from .drive import play, step
+from .drive import compiled, play, quick_jit, step
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -53,7 +53,7 @@ def one_step(u, logits):
 def draws_of(algorithm, seed):
     """20 000 draws of the exploration noise, with the library's own sampler."""
     units = algorithm.unit(jax.random.key(seed), 20_000)
-    return np.asarray(algorithm.init(algorithm.hyper, units)[1].draw)
+    return np.asarray(compiled(algorithm.init)(algorithm.hyper, units)[1].draw)
 
 
 def trees_close(got, wanted):
@@ -71,7 +71,7 @@ def test_parametrisations(map_name):
     np.testing.assert_allclose(pi.apply(M, windows[0]), by_hand(M, windows[0]), rtol=1e-12)
     # At the start there is no correction (deviation 10), but the mlp can already learn.
     np.testing.assert_array_equal(pi.apply(pi.init(), windows[0]), np.zeros(D_U))
-    slope = jax.jacobian(pi.apply)(pi.init(), windows[0])
+    slope = quick_jit(jax.jacobian(pi.apply))(pi.init(), windows[0])
     assert any(jnp.abs(leaf).max() > 0 for leaf in jax.tree.leaves(slope))
 
 
@@ -109,7 +109,10 @@ def test_gaussian_score_is_the_gradient_of_the_log_density(map_name, Sigma):
             for weight, u, w in zip(weights, played, windows, strict=True)
         )
 
-    trees_close(policy.score(M, n, windows, weights, hyper), jax.grad(log_likelihood)(M))
+    trees_close(
+        quick_jit(policy.score)(M, n, windows, weights, hyper),
+        quick_jit(jax.grad(log_likelihood))(M),
+    )
 
     # action_score is the same gradient in the mean of the action, for PD1.
     def in_the_mean(mean):
@@ -117,7 +120,7 @@ def test_gaussian_score_is_the_gradient_of_the_log_density(map_name, Sigma):
 
     trees_close(
         policy.action_score(M, windows[0], units[0], None, hyper),
-        jax.grad(in_the_mean)(by_hand(M, windows[0])),
+        quick_jit(jax.grad(in_the_mean))(by_hand(M, windows[0])),
     )
 
 
@@ -131,20 +134,23 @@ def test_softmax_score_is_the_gradient_of_the_log_probability(map_name, score_at
     now = random_like(pi.init(), seed=9)
     logits = jnp.asarray(np.random.default_rng(10).normal(size=(3, D_U)))
     actions = [2, 0, 1]
+    record = quick_jit(policy.record)
     records = [
-        policy.record(M, w, jnp.zeros(D_U), one_step(u, row), {})
+        record(M, w, jnp.zeros(D_U), one_step(u, row), {})
         for M, w, u, row in zip(drew, windows, actions, logits, strict=True)
     ]
     records = jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
 
-    def log_probability(M, i):
-        return jax.nn.log_softmax(logits[i] + by_hand(M, windows[i]))[actions[i]]
+    def log_probability(Ms):
+        each = [
+            jax.nn.log_softmax(logits[i] + by_hand(Ms[i], windows[i]))[actions[i]] for i in range(3)
+        ]
+        return weights @ jnp.stack(each)
 
-    wanted = jax.tree.map(
-        lambda *leaves: sum(w * leaf for w, leaf in zip(weights, leaves, strict=True)),
-        *[jax.grad(log_probability)(drew[i] if score_at == "drawn" else now, i) for i in range(3)],
-    )
-    trees_close(policy.score(now, records, windows, weights, {}), wanted)
+    # The gradient in an M of each step's own, summed.
+    slopes = quick_jit(jax.grad(log_probability))(drew if score_at == "drawn" else [now] * 3)
+    wanted = jax.tree.map(lambda *leaves: sum(leaves), *slopes)
+    trees_close(quick_jit(policy.score)(now, records, windows, weights, {}), wanted)
 
 
 @pytest.mark.parametrize("score_at", ["drawn", "current"])

@@ -8,7 +8,7 @@ import pytest
 
 import windward as ww
 
-from .drive import GAMMA, act, draws, leaves_equal, rollout, start, world
+from .drive import GAMMA, act, compiled, draws, leaves_equal, quick_jit, rollout, start, world
 
 H, T, B = 2, 12, 3
 RATE = 1e-4  # small enough for the variance of PD1 in so few steps
@@ -52,7 +52,7 @@ def count_traces(algorithm):
 
 def on_the_host(algorithm, observe, hyper, units):
     """The same run as `rollout`, step by step, actions made in NumPy."""
-    state, plan = algorithm.init(hyper, units[0])
+    state, plan = compiled(algorithm.init)(hyper, units[0])
     x, plans, infos = np.asarray(start(B)), [], []
     for t, unit in enumerate(units[1:]):
         u = act(algorithm, jax.tree.map(np.asarray, plan), x)
@@ -80,7 +80,7 @@ def test_protocol(name):
         program_traces.append(1)
         return rollout(algorithm, hyper, units)
 
-    program = jax.jit(jax.vmap(run, (axes, 0)))
+    program = quick_jit(jax.vmap(run, (axes, 0)))
     state, (plans, infos, costs) = program(hyper, units)
 
     # It runs: finite, of the right shapes, every step accepted.
@@ -109,7 +109,7 @@ def test_protocol(name):
 
     # A scan over vmapped seeds equals a host loop, and observe is traced once.
     counted, traces = count_traces(algorithm)
-    observe = jax.jit(counted.observe)
+    observe = quick_jit(counted.observe)
     alone = on_the_host(algorithm, observe, {**hyper, "eta": RATE}, units[0])
     together = jax.tree.map(lambda leaf: leaf[0], (state, plans, infos))
     for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
@@ -164,9 +164,9 @@ OPTIONS = {
 def test_options_run_in_a_scan(option):
     algorithm = make("mf_gpc w", eta=1e-2, **OPTIONS[option])
     units = draws(algorithm, jax.random.key(1), T, B)
-    after, out = jax.jit(lambda units: rollout(algorithm, algorithm.hyper, units))(units)
+    after, out = quick_jit(lambda units: rollout(algorithm, algorithm.hyper, units))(units)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, out)))
-    before, _ = algorithm.init(algorithm.hyper, units[0])
+    before, _ = compiled(algorithm.init)(algorithm.hyper, units[0])
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before.learner.M, after.learner.M)
     assert max(jax.tree.leaves(moved)) > 0
 

@@ -71,6 +71,22 @@ def test_the_problem_is_the_same_in_every_dimension() -> None:
     np.testing.assert_allclose(bests[0], bests[1], rtol=1e-6)
 
 
+def test_dimension_writes_what_it_reports(tmp_path: Path, console: Console) -> None:
+    settings = dimension.Dimension(d_x=(4, 6), T=60, seeds=2, tune_seeds=1, out=tmp_path)
+    summary = dimension.run(settings, console)
+    assert [(point["d_x"], point["method"]) for point in summary["points"]] == [
+        (4, "Bandit GPC"), (4, "BPC"), (6, "Bandit GPC"), (6, "BPC"),
+    ]  # fmt: skip
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for point in summary["points"]:
+        mine = [r for r in rows if (int(r["d_x"]), r["method"]) == (point["d_x"], point["method"])]
+        for key in ("regret_fixed", "regret_tuned"):
+            mean = np.mean([float(row[key]) for row in mine])
+            np.testing.assert_allclose(mean, point[key].value, rtol=1e-5)
+    assert (tmp_path / "dimension.png").exists()
+
+
 def test_gradients_of_bpc_grow_with_the_dimension_and_ours_do_not(
     tmp_path: Path, console: Console
 ) -> None:

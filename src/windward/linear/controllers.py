@@ -8,6 +8,12 @@ import scipy.linalg
 from windward import checks
 from windward.linear.systems import System, check_costs, spectral_radius
 
+STABLE = 1 - 1e-6  # a solver's rounding may leave a mode that it cannot move just inside 1
+NOT_DETECTED = (
+    "Q must put a cost on every mode of A on the unit circle: the Riccati equation of (A, B, Q, R) "
+    "has no stabilising solution; add weight to Q"
+)
+
 
 class LQR(NamedTuple):
     """u = -Kx and the value xᵀPx of following it."""
@@ -59,11 +65,11 @@ def lqr(A: Any, B: Any, Q: Any, R: Any) -> LQR:
     try:
         P = scipy.linalg.solve_discrete_are(A, B, Q, R)
     except np.linalg.LinAlgError as error:
-        raise ValueError(
-            "the Riccati equation of (A, B, Q, R) has no stabilising solution: a mode of A on "
-            "the unit circle costs nothing under Q; add weight to Q"
-        ) from error
-    return LQR(np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A), P)
+        raise ValueError(NOT_DETECTED) from error
+    K = np.linalg.solve(R + B.T @ P @ B, B.T @ P @ A)
+    if spectral_radius(A - B @ K) >= STABLE:
+        raise ValueError(NOT_DETECTED)
+    return LQR(K, P)
 
 
 def _h_infinity_at(
@@ -85,7 +91,7 @@ def _h_infinity_at(
         return None
     worst = P + P @ np.linalg.solve(slack, P)  # the value once w has answered
     K = np.linalg.solve(R + B.T @ worst @ B, B.T @ worst @ A)
-    return HInfinity(K, P, level) if spectral_radius(A - B @ K) < 1 else None
+    return HInfinity(K, P, level) if spectral_radius(A - B @ K) < STABLE else None
 
 
 def h_infinity(A: Any, B: Any, Q: Any, R: Any, level: float | None = None) -> HInfinity:
@@ -110,9 +116,9 @@ def h_infinity(A: Any, B: Any, Q: Any, R: Any, level: float | None = None) -> HI
     while best is None:
         low, high = high, 2 * high
         if high > 1e8:
-            raise ValueError("no finite attenuation level was found for (A, B, Q, R)")
+            raise ValueError(NOT_DETECTED)
         best = _h_infinity_at(A, B, Q, R, high)
-    while high - low > 1e-3 * high:
+    while high - low > max(1e-3 * high, 1e-9):
         middle = (low + high) / 2
         solution = _h_infinity_at(A, B, Q, R, middle)
         if solution is None:

@@ -19,9 +19,9 @@ from windward.core.algorithm import Algorithm, Functions, assemble
 from windward.core.estimators import Estimator
 from windward.core.projections import Projection
 from windward.core.recipes import DEFAULT_BALL, initial_M
-from windward.linear.costs import CostFunction, quadratic_cost, with_time
+from windward.linear.costs import CostFunction, choose
 from windward.linear.oracles import apply
-from windward.linear.systems import System, check_costs, check_stable
+from windward.linear.systems import System, check_stable
 from windward.types import Array, Hyper, Local, Transition
 
 
@@ -102,18 +102,15 @@ def gpc(
         **({} if projection is None else projection.hyper),
     }
     grid = tuple(hyper)
-    hyper |= {"A": system.A, "B": system.B, "K": K}
-    if cost is None:
-        if Q is None or R is None:
-            raise ValueError("pass Q and R for quadratic costs, or cost= for others")
-        hyper["Q"], hyper["R"] = check_costs(Q, R, system.d_x, system.d_u)
+    function, data = choose(system, Q, R, cost)
+    hyper |= {"A": system.A, "B": system.B, "K": K, **data}
     if M0 is not None:
         hyper["M0"] = initial_M(M0, h, system.d_u, system.d_x)
     functions = _build(
         system.d_u,
         system.d_x,
         h,
-        quadratic_cost if cost is None else with_time(cost),
+        function,
         None if projection is None else projection.apply,
         scale_by,
     )

@@ -15,9 +15,9 @@ import scipy.linalg
 import scipy.optimize
 
 from windward import checks
-from windward.linear.costs import CostFunction, quadratic_cost, with_time
+from windward.linear.costs import CostFunction, choose
 from windward.linear.runs import Run
-from windward.linear.systems import System, check_costs, check_stable
+from windward.linear.systems import System, check_stable
 from windward.types import Array
 
 CHUNK_NUMBERS = 2**24  # entries of the least-squares rows held at once
@@ -131,6 +131,8 @@ def best_dac(
     """
     h = checks.integer("h", h, 1)
     w = checks.finite_array("w", w, ndim=2)
+    if len(w) == 0:
+        raise ValueError(f"w must have at least 1 step; got an array of shape {w.shape}")
     checks.shape("w", w, (len(w), system.d_x), "(T, d_x)")
     K = system.gain(K)
     if system.varies:
@@ -142,21 +144,16 @@ def best_dac(
     checks.shape("x0", x0, (system.d_x,), "(d_x,)")
     M_shape = (h, system.d_u, system.d_x)
     steps = _steps(system, w, h)
+    function, data = choose(system, Q, R, cost)
     with jax.enable_x64(True):
         if cost is None:
-            if Q is None or R is None:
-                raise ValueError("pass Q and R for quadratic costs, or cost= for others")
-            Q, R = check_costs(Q, R, system.d_x, system.d_u)
-            function: CostFunction = quadratic_cost
-            data = {"Q": Q, "R": R}
             rows = (system.d_x + system.d_u) * (np.prod(M_shape) + 1)
             chunk = int(np.clip(CHUNK_NUMBERS // rows, 1, len(w)))
             G, g = jax.jit(_normal_equations, static_argnums=5)(
-                x0, K, steps, _root(Q), _root(R), chunk
+                x0, K, steps, _root(data["Q"]), _root(data["R"]), chunk
             )
             M = np.linalg.lstsq(np.asarray(G), -np.asarray(g), rcond=1e-12)[0].reshape(M_shape)
         else:
-            function, data = with_time(cost), {}
             M = _minimise(function, x0, K, steps, M_shape)
         run = jax.jit(_rollout, static_argnums=4)(M, x0, K, steps, function, data)
         costs, x, u = (np.asarray(part) for part in run)

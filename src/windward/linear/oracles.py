@@ -71,6 +71,7 @@ def prepare(
     gamma: float,
     L: Any,
     simulator: System,
+    T: int,
 ) -> tuple[Data, Data]:
     """Checks that the needs can be met; gives constant data and data with a time axis."""
     constant: Data = {"gamma": np.asarray(gamma)}
@@ -101,6 +102,10 @@ def prepare(
             raise ValueError(
                 f"simulator must have d_x = {system.d_x} and d_u = {system.d_u}; got "
                 f"{simulator.d_x} and {simulator.d_u}"
+            )
+        if simulator.varies and simulator.steps != T:
+            raise ValueError(
+                f"simulator must have as many steps as w, {T}; it has {simulator.steps}"
             )
         target = timed if simulator.varies else constant
         target |= {"A_sim": simulator.A, "B_sim": simulator.B}

@@ -12,10 +12,10 @@ import optax
 from windward import checks
 from windward.core.algorithm import Algorithm, Functions
 from windward.linear import oracles
-from windward.linear.costs import CostFunction, quadratic_cost, with_time
+from windward.linear.costs import CostFunction, choose
 from windward.linear.disturbances import Adversary
 from windward.linear.runs import FIELDS, KEEP, Run, finish
-from windward.linear.systems import System, check_costs, check_stable
+from windward.linear.systems import System, check_stable
 from windward.linear.values import quadratic_values
 from windward.types import Array, Transition
 
@@ -146,10 +146,23 @@ def _grid(algorithm: Algorithm) -> tuple[dict[str, np.ndarray], tuple[int, ...]]
     }, grid_shape
 
 
+def _check_seeds(seed: Any) -> tuple[bool, list[int]]:
+    """Whether it is one seed, and the list of seeds."""
+    single = np.ndim(seed) == 0
+    seeds = [checks.integer("seed", s, 0) for s in ([seed] if single else seed)]
+    if not seeds or max(seeds) >= 2**32:
+        raise ValueError(
+            f"seed must be an int or a non-empty sequence of ints below 2**32; got {seed!r}"
+        )
+    return single, seeds
+
+
 def _check_w(w: Any, system: System, seeds: int | None) -> tuple[np.ndarray, bool]:
     w = checks.finite_array("w", w, ndim=(2, 3))
     if w.shape[-1] != system.d_x:
         raise ValueError(f"w must have d_x = {system.d_x} columns; got an array of shape {w.shape}")
+    if w.shape[-2] == 0:
+        raise ValueError(f"w must have at least 1 step; got an array of shape {w.shape}")
     if w.ndim == 3 and w.shape[0] != seeds:
         raise ValueError(
             f"w with a leading axis must have one sequence for each seed; got shape {w.shape} "
@@ -189,7 +202,7 @@ def simulate(
       M_every: also return M at every so many steps.
 
     Hyperparameters of the algorithm may be arrays: the result then has their axes in front, and
-    entries that diverge hold non-finite numbers from ``diverged_at`` on.
+    ``diverged_at`` tells which entries diverged, and when.
 
     Raises:
       Diverged: a run without such a grid left the finite numbers; its finite part is attached.
@@ -197,26 +210,14 @@ def simulate(
     K = system.gain(K)
     if not system.varies:
         check_stable(system.closed_loop(K))
-    single = isinstance(seed, (int, np.integer))
-    seeds = [seed] if single else list(seed)  # type: ignore[arg-type]
-    if not seeds:
-        raise ValueError("seed must be an int or a non-empty sequence of ints; got none")
-    seeds = [checks.integer("seed", s, 0) for s in seeds]
-    if max(seeds) >= 2**32:
-        raise ValueError(f"seed must be less than 2**32; got {max(seeds)}")
+    single, seeds = _check_seeds(seed)
     for name in keep:
         checks.choice("keep", name, FIELDS)
     if M_every is not None:
         checks.integer("M_every", M_every, 1)
 
-    if cost is None:
-        if Q is None or R is None:
-            raise ValueError("pass Q and R for quadratic costs, or cost= for others")
-        Q, R = check_costs(Q, R, system.d_x, system.d_u)
-    elif Q is not None or R is not None:
-        raise ValueError("pass either Q and R, or cost=, not both")
-
-    data: dict[str, Any] = {"K": K}
+    function, costs = choose(system, Q, R, cost)
+    data: dict[str, Any] = {"K": K, **costs}
     timed: dict[str, Any] = {}
     adversary = isinstance(w, Adversary)
     with_seeds = False
@@ -235,12 +236,10 @@ def simulate(
     x0 = np.zeros(system.d_x) if x0 is None else checks.finite_array("x0", x0)
     checks.shape("x0", x0, (system.d_x,), "(d_x,)")
     data["x0"] = x0
-    if cost is None:
-        data |= {"Q": Q, "R": R}
 
     constant, changing = oracles.prepare(
         algorithm.needs, algorithm.signal, system, K, Q, R, algorithm.gamma, L,
-        simulator or system,
+        simulator or system, T,
     )  # fmt: skip
     data |= constant
     timed |= changing
@@ -250,7 +249,7 @@ def simulate(
     fixed = {name: value for name, value in algorithm.hyper.items() if name not in grid}
     static = _Static(
         Functions(*(getattr(algorithm, field) for field in Functions._fields)),
-        quadratic_cost if cost is None else with_time(cost),
+        function,
         adversary,
         tuple(dict.fromkeys(("cost", *keep))),
         M_every,

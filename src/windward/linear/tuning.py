@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from windward import checks
 from windward.core.algorithm import Algorithm
 from windward.linear.simulate import simulate
 from windward.linear.systems import System
@@ -43,15 +44,21 @@ def tune(
     """
     if not grid:
         raise ValueError("grid must name at least one hyperparameter")
-    values = {name: np.asarray(options, float) for name, options in grid.items()}
+    values = {name: checks.finite_array(name, options, ndim=1) for name, options in grid.items()}
+    for name, options in values.items():
+        if not len(options):
+            raise ValueError(f"grid[{name!r}] must hold at least one value; it is empty")
+    if last is not None:
+        checks.integer("last", last, 1)
     mesh = dict(zip(values, np.meshgrid(*values.values(), indexing="ij"), strict=True))
     run = simulate(system, make(**mesh), w, keep=("cost",), **settings)
     costs = run.cost if last is None else run.cost[..., -last:]
     with np.errstate(invalid="ignore", over="ignore"):
         mean = costs.astype(np.float64).mean(-1)
-        if mean.ndim > len(values):
-            mean = mean.mean(-1)
-    mean = np.where(np.isfinite(mean), mean, np.inf)
+    # A run that diverged may have come back before the last steps: it still counts as diverged.
+    mean = np.where(run.diverged_at < run.cost.shape[-1], np.inf, mean)
+    if mean.ndim > len(values):
+        mean = mean.mean(-1)
     at = np.unravel_index(int(np.argmin(mean)), mean.shape)
     if not np.isfinite(mean[at]):
         raise ValueError(f"every point of the grid diverged; try smaller values than {dict(grid)}")

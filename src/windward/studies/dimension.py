@@ -186,7 +186,8 @@ def _table(summary: list[dict[str, Any]], settings: Dimension) -> Table:
 def _figure(summary: list[dict[str, Any]], path: Path) -> None:
     figure, row = panels(3)
     titles = {
-        "regret": "regret",
+        "regret_fixed": "regret, settings of the smallest d_x",
+        "regret_tuned": "regret, tuned at each d_x",
         "gradient_second_moment": "second moment of the gradient estimate",
     }
     for axes, (key, title) in zip(row, titles.items(), strict=True):
