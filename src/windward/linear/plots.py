@@ -82,8 +82,11 @@ def plot(
         row[1].set(xlabel="step", ylabel="regret against the best fixed M")
         row[1].axhline(0, color="black", ls="--", lw=0.8)
     row[0].set(xlabel="step", ylabel=f"cost, mean of the last {window} steps")
-    if all(np.min(run.cost[..., window:], initial=np.inf) > 0 for run in runs.values()):
-        row[0].set_yscale("log")
+    # The first states may cost nothing at all; they must not set the scale.
+    settled = [_smooth(np.asarray(run.cost, np.float64), window) for run in runs.values()]
+    lowest = min(np.min(curve[..., curve.shape[-1] // 10 :]) for curve in settled)
+    if lowest > 0:
+        row[0].set(yscale="log", ylim=(lowest / 2, None))
     row[0].legend(fontsize=8, frameon=False)
     if title:
         figure.suptitle(title)
