@@ -7,6 +7,8 @@ import numpy as np
 
 def finite_array(name: str, value: Any, ndim: int | tuple[int, ...] | None = None) -> np.ndarray:
     """`value` as a float64 array; refuses non-numbers, NaN, infinities and a wrong rank."""
+    if np.asarray(value).dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be an array of real numbers; got {value!r}")
     try:
         array = np.array(value, dtype=np.float64)  # a copy: the caller may change theirs
     except (TypeError, ValueError) as error:
@@ -22,7 +24,8 @@ def finite_array(name: str, value: Any, ndim: int | tuple[int, ...] | None = Non
             )
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise ValueError(f"{name} must be finite; {name}[{where}] is {array[where]}")
+        at = f"[{', '.join(map(str, where))}]" if where else ""
+        raise ValueError(f"{name} must be finite; {name}{at} is {array[where]}")
     return array
 
 
@@ -43,6 +46,8 @@ def integer(name: str, value: Any, minimum: int) -> int:
 def positive(name: str, value: Any, *, zero: bool = False) -> np.ndarray:
     """`value` (a number or a grid of numbers) as an array that is > 0, or >= 0 with `zero`."""
     array = finite_array(name, value)
+    if not array.size:
+        raise ValueError(f"{name} must hold at least one number; got {value!r}")
     if (array < 0).any() or (not zero and (array == 0).any()):
         bound = "at least 0" if zero else "greater than 0"
         raise ValueError(f"{name} must be {bound}; got {value!r}")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import tyro
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from windward.bench import linear as bench_linear
@@ -92,7 +93,7 @@ def _demo(settings: Demo, console: Console) -> None:
         report_periods=(25.0, 40.0, 50.0),
         out=settings.out,
     )
-    lds.run(smaller, console)
+    lds.run(smaller, console, command="windward demo")
 
 
 def _list(console: Console) -> None:
@@ -132,10 +133,10 @@ def main(args: Sequence[str] | None = None) -> None:
             case Bench():
                 _bench(command.settings, console)
     except (ValueError, Diverged) as error:
-        Console(stderr=True).print(f"[red]error:[/red] {error}", highlight=False)
+        Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:
-        Console(stderr=True).print("interrupted; what was finished is on disk")
+        Console(stderr=True).print("interrupted")
         sys.exit(130)
 
 

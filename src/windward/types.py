@@ -41,7 +41,7 @@ class Plan(NamedTuple):
 
 
 class Local(NamedTuple):
-    """One environment's memory: everything here is zeroed when its episode ends, but ``t``."""
+    """One environment's memory; ``w_hist`` and ``records`` are zeroed when its episode ends."""
 
     w_hist: Array  # (h + lags - 1, d_w), newest first
     records: PyTree  # leading axis lags, newest first: what the score of each past step needs
@@ -70,4 +70,4 @@ class Info(NamedTuple):
 
     w_hat: Array  # (B, d_w)
     gradient: PyTree  # like M: the estimate handed to the update
-    accepted: Array  # (B,) bool: False where the step was refused as invalid or non-finite
+    accepted: Array  # (B,) bool: False where the step itself was invalid or non-finite

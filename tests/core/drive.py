@@ -30,26 +30,28 @@ def step(
     valid: Any = True,
     **aux: Any,
 ) -> ww.Transition:
-    """A transition of B = len(c) environments; flags may be one for all."""
+    """A transition of B = len(c) environments; flags may be one for all.
+
+    Numbers stay in NumPy unless they are traced: each operation of JAX would compile.
+    """
     dtype = jnp.zeros(()).dtype
-    c = jnp.asarray(c, dtype)
+
+    def array(value: Any, dtype: Any = dtype) -> Any:
+        return value if isinstance(value, jax.Array) else np.asarray(value, dtype)
+
+    c = array(c)
     (B,) = c.shape
 
     def flag(value: Any) -> Any:
-        return jnp.broadcast_to(jnp.asarray(value, bool), (B,))
+        return np.broadcast_to(np.asarray(value, bool), (B,))
 
-    def array(value: Any) -> Any:
-        if value is None:
-            return jnp.zeros((B, 1), dtype)
-        value = jnp.asarray(value)
-        return value if jnp.issubdtype(value.dtype, jnp.integer) else value.astype(dtype)
-
+    nothing = np.zeros((B, 1), dtype)
     return ww.Transition(
-        array(x),
-        array(u),
+        nothing if x is None else array(x),
+        nothing if u is None else array(u, None),
         c,
-        array(x_next),
-        {name: jnp.asarray(value, dtype) for name, value in aux.items()},
+        nothing if x_next is None else array(x_next),
+        {name: array(value) for name, value in aux.items()},
         flag(terminated),
         flag(truncated),
         flag(valid),
@@ -65,17 +67,22 @@ class Trace(NamedTuple):
     state: ww.State
 
 
+def on_host(tree: Any) -> Any:
+    """The same tree in NumPy."""
+    return jax.tree.map(np.asarray, tree)
+
+
 def play(algorithm: ww.Algorithm, units: Any, steps: list[ww.Transition]) -> Trace:
     """init with units[0], then one observe for each step; units[k] is behind plan k + 1."""
-    units = jnp.asarray(units, jnp.zeros(()).dtype)
+    units = np.asarray(units, jnp.zeros(()).dtype)
     state, plan = compiled(algorithm.init)(algorithm.hyper, units[0])
     observe = compiled(algorithm.observe)
-    plans, Ms, infos = [plan], [state.learner.M], []
+    plans, Ms, infos = [on_host(plan)], [on_host(state.learner.M)], []
     for tr, unit in zip(steps, units[1:], strict=True):
         state, plan, info = observe(state, tr, unit)
-        plans.append(plan)
-        Ms.append(state.learner.M)
-        infos.append(info)
+        plans.append(on_host(plan))
+        Ms.append(on_host(state.learner.M))
+        infos.append(on_host(info))
     return Trace(plans, Ms, infos, state)
 
 

@@ -10,7 +10,6 @@ and the correction at step t is M_1 ŵ_{t-1} + M_2 ŵ_{t-2}.
 
 import math
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -182,7 +181,7 @@ def test_dmf_gpc(preset, first):
     algorithm = ww.dmf_gpc(2, 1, h=2, eta=1, signal="w", preset=preset)
     logits = np.log([[0.5, 0.5], [0.25, 0.75], [0.2, 0.8]]) - [[0, 0], [0, 0], [2, -2]]
     steps = [
-        step([c], u=jnp.array([u]), w=[[w]], logits=[row])
+        step([c], u=np.array([u]), w=[[w]], logits=[row])
         for c, u, w, row in zip([1, 4, 5], [0, 1, 0], W, logits, strict=False)
     ]
     trace = play(algorithm, np.zeros((4, 1, 2)), steps)

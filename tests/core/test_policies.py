@@ -77,7 +77,6 @@ def test_parametrisations(map_name):
 
 SIGMAS = {
     "identity": None,
-    "diagonal": np.diag([1.0, 0.25, 2.0]),
     "full": np.array([[2.0, 0.6, 0.1], [0.6, 1.0, -0.3], [0.1, -0.3, 0.5]]),
 }
 
@@ -190,7 +189,7 @@ def test_parameter_noise_plays_the_perturbed_map_and_scores_its_draw():
     )
 
 
-@pytest.mark.parametrize("d_u", [1, 2, 5])
+@pytest.mark.parametrize("d_u", [1, 3])
 def test_sphere_draws_have_norm_delta_and_no_direction(d_u):
     draws = draws_of(ww.bandit_gpc(d_u, 1, h=1, delta=0.3), seed=0)
     np.testing.assert_allclose(np.linalg.norm(draws, axis=1), 0.3, rtol=1e-12)

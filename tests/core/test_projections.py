@@ -12,7 +12,7 @@ import pytest
 
 import windward as ww
 
-from .drive import play, step
+from .drive import compiled, play, step
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -36,7 +36,7 @@ def hyper_of(projection):
 
 
 def project(projection, M, margin=0.0):
-    return projection.apply(M, hyper_of(projection), jnp.asarray(margin))
+    return compiled(projection.apply)(M, hyper_of(projection), jnp.asarray(margin))
 
 
 def test_frobenius_ball_by_hand():

@@ -108,8 +108,8 @@ def test_discrete_pd1_is_td_error_times_one_hot_minus_probabilities(preset):
         algorithm,
         np.zeros((3, 1, 3)),
         [
-            step([3], u=jnp.array([2]), v_next=[8], q=[1], logits=[np.log([1, 2, 5])]),
-            step([3], u=jnp.array([0]), v_next=[8], q=[1],
+            step([3], u=np.array([2]), v_next=[8], q=[1], logits=[np.log([1, 2, 5])]),
+            step([3], u=np.array([0]), v_next=[8], q=[1],
                  logits=[np.log([1 / 2, 1 / 4, 1 / 4]) - w_1], terminated=True),
         ],
     )  # fmt: skip

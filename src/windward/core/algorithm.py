@@ -47,6 +47,10 @@ class Algorithm(NamedTuple):
     grid: tuple[str, ...]
 
 
+# Numbers of hyper that recipes take as arrays too, for a grid of programs.
+NUMBERS = ("eta", "weight_decay", "sigma", "delta", "radius", "kappa", "alpha")
+
+
 class Functions(NamedTuple):
     """The part of an `Algorithm` that is compiled: hashable, and shared by equal specs."""
 
@@ -90,6 +94,17 @@ def assemble(
         return Transition(number, index, number, number, logits, flag, flag, flag)
 
     def init(hyper: Hyper, unit: Array) -> tuple[State, Plan]:
+        for name in NUMBERS:
+            if np.ndim(hyper.get(name, 0.0)):
+                raise ValueError(
+                    f"{name} must be one number in init; it is a grid of shape "
+                    f"{np.shape(hyper[name])}: vmap over it, or use windward.linear.simulate"
+                )
+        if unit.shape[1:] != policy.unit_shape:
+            raise ValueError(
+                f"unit must have shape (B, *{policy.unit_shape}), as Algorithm.unit(key, B) has; "
+                f"got {unit.shape}"
+            )
         hyper = jax.tree.map(lambda value: jnp.asarray(value, jnp.zeros(()).dtype), hyper)
         B = unit.shape[0]
         M = hyper["M0"] if "M0" in hyper else policy.init()
@@ -147,22 +162,26 @@ def assemble(
             lambda g: jnp.sum(jax.vmap(weigh)(accepted, share, g), axis=0), gradients
         )
 
-        ended = tr.terminated | tr.truncated
+        # An episode ends even at a step whose cost or ŵ is refused.
+        finished = tr.valid & (tr.terminated | tr.truncated)
         step, optimiser = update.update(
-            gradient, learner.optimiser, M, hyper=hyper, episodes=jnp.sum(ended & accepted)
+            gradient, learner.optimiser, M, hyper=hyper, episodes=jnp.sum(finished, dtype=jnp.int32)
         )
         moved = Learner(optax.apply_updates(M, step), optimiser, credit_state, hyper)
         learner = history.keep_if(
-            jnp.any(accepted) & _finite((moved.M, moved.optimiser)), moved, learner
+            jnp.any(accepted | finished) & _finite((moved.M, moved.optimiser)), moved, learner
         )
 
-        def enter(old: Local, seen: Local, w_hat: Array, unit: Array, ok: Array, end: Array):  # type: ignore[no-untyped-def]
+        def enter(
+            old: Local, seen: Local, w_hat: Array, unit: Array, ok: Array, end: Array
+        ) -> Local:
+            entered = Local(history.push(seen.w_hist, w_hat), seen.records, unit, old.t + 1)
+            local = history.keep_if(ok, entered, old)
             # An episode's end zeroes the windows and keeps M (deviation 10).
-            w_hist = history.push(seen.w_hist, w_hat)
-            w_hist, records = history.zero_if(end, (w_hist, seen.records))
-            return history.keep_if(ok, Local(w_hist, records, unit, old.t + 1), old)
+            w_hist, records = history.zero_if(end, (local.w_hist, local.records))
+            return local._replace(w_hist=w_hist, records=records)
 
-        local = jax.vmap(enter)(old, seen, w_hat, unit, accepted, ended)
+        local = jax.vmap(enter)(old, seen, w_hat, unit, accepted, finished)
         return State(local, learner), plan_all(learner, local), Info(w_hat, gradient, accepted)
 
     def unit(key: Array, B: int = 1) -> Array:

@@ -39,8 +39,10 @@ def _project_spectral(M: PyTree, hyper: Hyper, margin: Array) -> PyTree:
     # Singular values are clipped through the Gram matrix of the shorter side: an eigenproblem of
     # size min(d_u, d_w), several times cheaper than the singular value decomposition.
     wide = M if M.shape[1] <= M.shape[2] else jnp.swapaxes(M, 1, 2)
-    squares, vectors = jnp.linalg.eigh(wide @ jnp.swapaxes(wide, 1, 2))
-    s = jnp.sqrt(jnp.maximum(squares, 0.0))[:, None, :]
+    size = jnp.max(jnp.abs(wide), axis=(1, 2), keepdims=True)  # squares of it must not overflow
+    unit = wide / jnp.where(size > 0, size, 1.0)
+    squares, vectors = jnp.linalg.eigh(unit @ jnp.swapaxes(unit, 1, 2))
+    s = size * jnp.sqrt(jnp.maximum(squares, 0.0))[:, None, :]
     excess = jnp.maximum(s - radii, 0.0) / jnp.where(s > 0, s, 1.0)
     inside = wide - (vectors * excess) @ (jnp.swapaxes(vectors, 1, 2) @ wide)
     return inside if wide is M else jnp.swapaxes(inside, 1, 2)
@@ -49,6 +51,9 @@ def _project_spectral(M: PyTree, hyper: Hyper, margin: Array) -> PyTree:
 def frobenius_ball(radius: Any) -> Projection:
     """{M : ‖M‖_F ≤ radius}, over all of M."""
     return Projection(_project_frobenius, {"radius": checks.positive("radius", radius)})
+
+
+DEFAULT_BALL = frobenius_ball(10.0)
 
 
 def dac_set(kappa: Any, alpha: Any) -> Projection:

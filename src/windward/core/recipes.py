@@ -18,7 +18,7 @@ from windward import checks
 from windward.core import credit, estimators, parametrisations, policies, signals, updates
 from windward.core.algorithm import Algorithm, Functions, assemble
 from windward.core.parametrisations import Factory
-from windward.core.projections import Projection, frobenius_ball
+from windward.core.projections import DEFAULT_BALL, Projection
 from windward.core.signals import Signal
 
 
@@ -88,6 +88,8 @@ def build(spec: Spec) -> Functions:
 def _algorithm(name: str, spec: Spec, hyper: dict[str, np.ndarray], M0: Any) -> Algorithm:
     grid = tuple(hyper)
     if M0 is not None:
+        if spec.parametrisation is not parametrisations.linear:
+            raise ValueError("M0 is for the linear parametrisation; a network starts by its own")
         hyper = {**hyper, "M0": initial_M(M0, spec.h, spec.d_u, spec.d_w)}
     functions = build(spec)
     return Algorithm(
@@ -122,6 +124,8 @@ def _spec(
         signals.get(signal),
         **more,
     )
+    if spec.project is not None and not callable(spec.project):
+        raise ValueError("projection must be made by frobenius_ball or dac_set, or be None")
     signals.check_d_w(spec.signal, spec.d_u, spec.d_w)
     if spec.every_episodes is not None:
         checks.integer("every_episodes", spec.every_episodes, 1)
@@ -150,8 +154,8 @@ def mf_gpc(
     d_u: int,
     d_w: int,
     h: int = 5,
-    eta: Any = 1e-3,
-    sigma: Any = 0.1,
+    eta: Any = 1e-5,
+    sigma: Any = 0.2,
     signal: str | Signal = "pd3",
     gamma: float = 0.99,
     *,
@@ -159,7 +163,7 @@ def mf_gpc(
     weight_decay: Any = 0.0,
     every_episodes: int | None = None,
     delay: int = 0,
-    projection: Projection | None = None,
+    projection: Projection | None = DEFAULT_BALL,
     scale_by: optax.GradientTransformation | None = None,
     parametrisation: Factory = parametrisations.linear,
     M0: Any = None,
@@ -175,8 +179,10 @@ def mf_gpc(
       gamma: discount of the values behind PD1 and PD2.
       Sigma: covariance of the noise up to σ², a matrix or its diagonal; the identity if None.
       weight_decay: λ of M - η(g + λM). every_episodes: update once per so many episodes.
-      delay: apply the gradient of so many steps ago. projection: a set that holds M.
-      scale_by: an optax preconditioner such as ``optax.scale_by_adam()``.
+      delay: apply the gradient of so many steps ago.
+      projection: a set that holds M, a ball of radius 10 by default; None for none, as printed.
+      scale_by: an optax preconditioner such as ``optax.scale_by_adam()``; make it once and reuse
+        it, each new one is compiled anew.
       parametrisation: `linear`, or ``mlp(width)`` or any factory of your own.
       M0: the initial M (h, d_u, d_w); 0 if None.
 
@@ -220,7 +226,7 @@ def dmf_gpc(
     preset: str | None = None,
     weight_decay: Any = 0.0,
     every_episodes: int | None = None,
-    projection: Projection | None = None,
+    projection: Projection | None = DEFAULT_BALL,
     scale_by: optax.GradientTransformation | None = None,
     parametrisation: Factory = parametrisations.linear,
     M0: Any = None,
@@ -246,15 +252,12 @@ def dmf_gpc(
     return _algorithm("dmf_gpc", spec, _step_hyper(eta, weight_decay, projection), M0)
 
 
-DEFAULT_BALL = frobenius_ball(10.0)
-
-
 def bandit_gpc(
     d_u: int,
     d_w: int,
     h: int = 5,
-    eta: Any = 1e-3,
-    delta: Any = 0.1,
+    eta: Any = 1e-5,
+    delta: Any = 0.2,
     signal: str | Signal = "w",
     gamma: float = 0.99,
     *,
@@ -279,8 +282,8 @@ def bpc(
     d_u: int,
     d_w: int,
     h: int = 5,
-    eta: Any = 1e-3,
-    delta: Any = 0.1,
+    eta: Any = 1e-5,
+    delta: Any = 0.2,
     signal: str | Signal = "w",
     gamma: float = 0.99,
     *,
@@ -315,4 +318,9 @@ def _bandit(
         **_step_hyper(eta, weight_decay, projection),
         "delta": checks.positive("delta", delta),
     }
+    if kind == "bpc" and "radius" in hyper and (hyper["delta"] >= hyper["radius"]).any():
+        raise ValueError(
+            f"delta must be less than the projection's radius {hyper['radius']}, or bpc cannot "
+            f"move; got {delta!r}"
+        )
     return _algorithm(kind, spec, hyper, M0)

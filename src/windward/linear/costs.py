@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -39,7 +39,7 @@ def with_time(cost: Callable[..., Any]) -> CostFunction:
     takes_time = _takes_time(cost)
 
     def wrapped(data: dict[str, Any], x: Array, u: Array, t: Array) -> Array:
-        return cost(x, u, t) if takes_time else cost(x, u)
+        return jnp.asarray(cost(x, u, t) if takes_time else cost(x, u), x.dtype)
 
     return wrapped
 
@@ -55,11 +55,16 @@ def choose(
         return quadratic_cost, {"Q": Q, "R": R}
     if Q is not None or R is not None:
         raise ValueError("pass either Q and R, or cost=, not both")
-    function = with_time(cost)
-    shape = jax.eval_shape(
-        lambda x, u, t: jnp.asarray(function({}, x, u, t)),
-        jnp.zeros(system.d_x), jnp.zeros(system.d_u), jnp.zeros((), jnp.int32),
-    ).shape  # fmt: skip
+    try:
+        function = with_time(cost)
+        shape = jax.eval_shape(
+            partial(function, {}),
+            jnp.zeros(system.d_x), jnp.zeros(system.d_u), jnp.zeros((), jnp.int32),
+        ).shape  # fmt: skip
+    except TypeError as error:
+        raise ValueError(
+            f"cost must be a hashable JAX function of (x, u) or (x, u, t); calling it gave: {error}"
+        ) from error
     if shape != ():
         raise ValueError(f"cost must return one number; it returns an array of shape {shape}")
     return function, {}

@@ -17,8 +17,8 @@ from windward import checks
 from windward.core import credit, history, parametrisations, policies, signals, updates
 from windward.core.algorithm import Algorithm, Functions, assemble
 from windward.core.estimators import Estimator
-from windward.core.projections import Projection
-from windward.core.recipes import DEFAULT_BALL, initial_M
+from windward.core.projections import DEFAULT_BALL, Projection
+from windward.core.recipes import initial_M
 from windward.linear.costs import CostFunction, choose
 from windward.linear.oracles import apply
 from windward.linear.systems import System, check_stable
@@ -29,7 +29,8 @@ def idealised_cost(M: Array, w_hist: Array, t: Array, hyper: Hyper, cost: CostFu
     """C̃_t(M) = c_t(y_t(M), u_t(M)), with w_hist[j] = w_{t-1-j} and 2h of them.
 
     y_t is the state after h steps from 0 under u = -Ky + Σ_j M_j w_{·-j}; A and B may vary.
-    Unrolled, it is Σ_i Ψ_i w_{t-1-i} with the corrected Ψ (deviation 6).
+    Unrolled, it is Σ_i Ψ_i w_{t-1-i} with the corrected Ψ (deviation 6), cut after h steps as F_t
+    is: j = 0..h-1, and A^i for i < h.
     """
     h = M.shape[0]
     windows = history.past_windows(w_hist, h, h + 1)

@@ -64,6 +64,8 @@ def plot(
     Bands are 95 % intervals of the mean over seeds. Writes to `path` (PNG, PDF, SVG) if given.
     """
     window = checks.integer("window", window, 1)
+    if not isinstance(runs, Mapping) or not runs:
+        raise ValueError('runs must map names to runs, such as {"LQR": run}')
     figure, row = panels(2 if best else 1, width=5.5)
     for index, (label, run) in enumerate(runs.items()):
         costs = np.asarray(run.cost, np.float64)

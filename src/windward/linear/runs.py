@@ -34,8 +34,11 @@ class Diverged(RuntimeError):
     """A run left the finite numbers; ``run`` holds its finite part, cut for all seeds alike."""
 
     def __init__(self, message: str, run: Run) -> None:
-        super().__init__(message)
+        super().__init__(message, run)  # both, so that it survives pickling
         self.run = run
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 def _first_bad_step(out: dict[str, Any], T: int) -> np.ndarray:

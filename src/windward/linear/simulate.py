@@ -149,7 +149,7 @@ def _grid(algorithm: Algorithm) -> tuple[dict[str, np.ndarray], tuple[int, ...]]
 def _check_seeds(seed: Any) -> tuple[bool, list[int]]:
     """Whether it is one seed, and the list of seeds."""
     single = np.ndim(seed) == 0
-    seeds = [checks.integer("seed", s, 0) for s in ([seed] if single else seed)]
+    seeds = [checks.integer("seed", s, 0) for s in np.atleast_1d(np.asarray(seed)).tolist()]
     if not seeds or max(seeds) >= 2**32:
         raise ValueError(
             f"seed must be an int or a non-empty sequence of ints below 2**32; got {seed!r}"
@@ -195,7 +195,8 @@ def simulate(
       K: the base policy's gain; A - BK must be stable.
       Q, R: the cost xᵀQx + uᵀRu; or ``cost``: a JAX function (x, u) or (x, u, t) in their place.
       x0: initial state, 0 if None.
-      seed: an int, or a sequence of them for a leading seed axis.
+      seed: an int, or a sequence of them for a leading seed axis. The draws of a seed differ
+        between float32 and float64.
       L: vector cost Lx of PD2; the identity if None.
       simulator: the system that PD3 predicts with; the true one if None.
       keep: what to return beside the cost, of x, u, w_hat, w and gradient_norm; less saves memory.
@@ -207,10 +208,16 @@ def simulate(
     Raises:
       Diverged: a run without such a grid left the finite numbers; its finite part is attached.
     """
+    if not isinstance(algorithm, Algorithm):
+        raise ValueError(
+            f"algorithm must be made by a recipe such as ww.bandit_gpc(d_u, d_w); got {algorithm!r}"
+        )
     K = system.gain(K)
     if not system.varies:
         check_stable(system.closed_loop(K))
     single, seeds = _check_seeds(seed)
+    if isinstance(keep, str):
+        raise ValueError(f"keep must be a sequence of names; got {keep!r}: pass ({keep!r},)")
     for name in keep:
         checks.choice("keep", name, FIELDS)
     if M_every is not None:
@@ -243,7 +250,7 @@ def simulate(
     )  # fmt: skip
     data |= constant
     timed |= changing
-    _check_dimensions(algorithm, system, data)
+    _check_dimensions(algorithm, system, data, T)
 
     grid, grid_shape = _grid(algorithm)
     fixed = {name: value for name, value in algorithm.hyper.items() if name not in grid}
@@ -270,7 +277,10 @@ def _draw_size(algorithm: Algorithm) -> int:
     return jax.eval_shape(lambda key: algorithm.unit(key, 1), jax.random.key(0)).size
 
 
-def _check_dimensions(algorithm: Algorithm, system: System, data: Any) -> None:
+def _check_dimensions(algorithm: Algorithm, system: System, data: Any, T: int) -> None:
+    varying = np.asarray(algorithm.hyper.get("A", 0.0))  # of a GPC made for a varying system
+    if varying.ndim == 3 and len(varying) != T:
+        raise ValueError(f"the algorithm was made for {len(varying)} steps; w has {T}")
     if algorithm.d_u != system.d_u:
         raise ValueError(
             f"d_u of the algorithm must be the system's {system.d_u}; got {algorithm.d_u}"

@@ -29,6 +29,8 @@ class System:
             raise ValueError(
                 f"B must have d_x = {d_x} rows, as A has; got an array of shape {B.shape}"
             )
+        if not (A.size and B.size):
+            raise ValueError(f"A and B must not be empty; got shapes {A.shape} and {B.shape}")
         if A.ndim == 3 or B.ndim == 3:
             T = A.shape[0] if A.ndim == 3 else B.shape[0]
             if A.ndim == B.ndim and len(A) != len(B):

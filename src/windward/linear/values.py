@@ -14,14 +14,15 @@ from windward import checks
 from windward.linear.systems import System, check_costs, spectral_radius
 
 
-def _discounted_loop(system: System, K: Any, gamma: float) -> np.ndarray:
+def _discounted_loop(system: System, K: Any, gamma: float, power: int) -> np.ndarray:
+    """A - BK, refused where the values, of degree `power` in the state, are infinite."""
     if system.varies:
         raise ValueError(
             "the system must be constant in time to have value functions; it varies (PD3 works)"
         )
     gamma = checks.discount("gamma", gamma)
     A_K = system.closed_loop(K)
-    if gamma**0.5 * spectral_radius(A_K) >= 1:
+    if gamma * spectral_radius(A_K) ** power >= 1:
         raise ValueError(
             f"the value of K is infinite: A - BK has spectral radius {spectral_radius(A_K):.6g} "
             f"and gamma is {gamma}"
@@ -87,7 +88,7 @@ class VectorValues(NamedTuple):
 
 def quadratic_values(system: System, K: Any, Q: Any, R: Any, gamma: float = 1.0) -> QuadraticValues:
     """V and Q of u = -Kx for xᵀQx + uᵀRu: P = Q + KᵀRK + γA_πᵀPA_π."""
-    A_K = _discounted_loop(system, K, gamma)
+    A_K = _discounted_loop(system, K, gamma, power=2)
     Q, R = check_costs(Q, R, system.d_x, system.d_u)
     K = system.gain(K)
     P = scipy.linalg.solve_discrete_lyapunov(gamma**0.5 * A_K.T, Q + K.T @ R @ K)
@@ -96,7 +97,7 @@ def quadratic_values(system: System, K: Any, Q: Any, R: Any, gamma: float = 1.0)
 
 def vector_values(system: System, K: Any, gamma: float = 1.0, L: Any = None) -> VectorValues:
     """V and Q of u = -Kx for the vector cost Lx: G = L(I - γA_π)⁻¹; L is I if None."""
-    A_K = _discounted_loop(system, K, gamma)
+    A_K = _discounted_loop(system, K, gamma, power=1)
     d_x = system.d_x
     L = np.eye(d_x) if L is None else checks.finite_array("L", L, ndim=2)
     if L.shape[1] != d_x:

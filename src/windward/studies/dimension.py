@@ -19,6 +19,7 @@ from rich.progress import track
 from rich.table import Table
 
 import windward as ww
+from windward import checks
 from windward.core.algorithm import Algorithm
 from windward.linear.plots import panels
 from windward.studies import results
@@ -30,7 +31,7 @@ D_U = 4
 
 @dataclass(frozen=True)
 class Dimension:
-    """Regret and gradient variance as the state's dimension grows, Bandit GPC against BPC."""
+    """Regret and the gradient's size as the state's dimension grows, Bandit GPC against BPC."""
 
     d_x: tuple[int, ...] = (4, 16, 64)
     """dimensions of the state"""
@@ -101,6 +102,10 @@ def _gradient_moment(
 
 def run(settings: Dimension, console: Console) -> dict[str, Any]:
     """Tunes and runs both methods at each d_x; writes runs.csv, summary.json, dimension.png."""
+    if not settings.d_x or any(d_x < D_U or d_x % 2 for d_x in settings.d_x):
+        raise ValueError(f"d_x must hold even numbers of at least {D_U}; got {settings.d_x}")
+    checks.integer("seeds", settings.seeds, 1)
+    checks.integer("tune_seeds", settings.tune_seeds, 1)
     out = results.prepare(settings.out)
     seeds = list(range(REPORT_SEED, REPORT_SEED + settings.seeds))
     rows: list[dict[str, Any]] = []

@@ -17,6 +17,7 @@ from rich.progress import track
 from rich.table import Table
 
 import windward as ww
+from windward import checks
 from windward.core.algorithm import Algorithm
 from windward.linear import disturbances
 from windward.studies import results
@@ -128,8 +129,17 @@ class Outcome(NamedTuple):
     interval: Interval
 
 
-def run(settings: LdsLow, console: Console) -> dict[str, Any]:
+def run(
+    settings: LdsLow, console: Console, command: str = "windward run lds-low"
+) -> dict[str, Any]:
     """Tunes and reports every method; writes runs.csv, summary.json and costs.png."""
+    checks.integer("T", settings.T, 2)
+    checks.integer("tune_seeds", settings.tune_seeds, 1)
+    checks.integer("report_seeds", settings.report_seeds, 1)
+    if not 1 <= settings.last <= settings.T:
+        raise ValueError(f"last must lie between 1 and T = {settings.T}; got {settings.last}")
+    if not (settings.tune_periods and settings.report_periods):
+        raise ValueError("tune_periods and report_periods must name at least one period each")
     out = results.prepare(settings.out)
     problem = double_integrator()
     system, T, d_x = problem.system, settings.T, problem.system.d_x
@@ -198,7 +208,7 @@ def run(settings: LdsLow, console: Console) -> dict[str, Any]:
     console.print(f"figure: {out / 'costs.png'}   raw results: {out / 'runs.csv'}")
     return results.write_summary(
         out / "summary.json",
-        "windward run lds-low",
+        command,
         settings,
         headroom={
             name: {

@@ -20,6 +20,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 import windward as ww
+from windward import checks
 from windward.core.algorithm import Algorithm
 from windward.linear import disturbances
 from windward.linear.plots import panels
@@ -89,6 +90,8 @@ def run(settings: RegretRate, console: Console) -> dict[str, Any]:
             f"horizons must hold at least two of tune_horizon = {settings.tune_horizon} or more; "
             f"got {settings.horizons}"
         )
+    checks.integer("seeds", settings.seeds, 1)
+    checks.integer("tune_seeds", settings.tune_seeds, 1)
     out = results.prepare(settings.out)
     problem = double_integrator()
     longest = max(*settings.horizons, settings.tune_horizon)

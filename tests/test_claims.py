@@ -1,0 +1,73 @@
+"""What the README claims: its code runs, the recipes' defaults work, results hold the bounds."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import windward as ww
+from windward.linear import disturbances
+from windward.studies.lds import double_integrator
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_readme_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    scope: dict[str, object] = {}
+    exec(blocks[0].replace("10_000", "300"), scope)
+    run = scope["run"]
+    assert isinstance(run, ww.linear.Run)
+    assert run.cost.shape == (16, 300)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: ww.bandit_gpc(1, 2),
+        lambda p: ww.bpc(1, 2),
+        lambda p: ww.mf_gpc(1, 2),
+        lambda p: ww.gpc(p.system, **p.settings),
+    ],
+    ids=["bandit_gpc", "bpc", "mf_gpc", "gpc"],
+)
+def test_defaults_beat_the_base(make) -> None:  # type: ignore[no-untyped-def]
+    problem, T = double_integrator(), 10_000
+    w = disturbances.sinusoid(T, 2)
+    base = ww.linear.simulate(
+        problem.system, ww.base_only(1, 2), w, keep=(), **problem.settings
+    ).cost[-2000:].mean()  # fmt: skip
+    run = ww.linear.simulate(
+        problem.system, make(problem), w, keep=(), seed=range(8), **problem.settings
+    )
+    assert run.cost[:, -2000:].mean(-1).max() < 0.6 * base
+
+
+def test_headroom_in_the_results_reaches_what_is_asked() -> None:
+    summary = json.loads((ROOT / "results" / "lds-low" / "summary.json").read_text())
+    settings = summary["settings"]
+    assert (settings["T"], settings["last"], settings["h"]) == (10_000, 2_000, 5)
+    assert summary["headroom"]["GPC"]["interval"][0] >= 0.95
+    assert summary["headroom"]["Bandit GPC"]["interval"][0] >= 0.80
+
+
+def test_bandit_gpc_pays_nothing_for_the_dimension_and_bpc_does() -> None:
+    points = json.loads((ROOT / "results" / "dimension" / "summary.json").read_text())["points"]
+    by = {(point["method"], point["d_x"]): point for point in points}
+    for key in ("regret_fixed", "regret_tuned", "gradient_second_moment"):
+        ours, theirs = (
+            [by[name, d_x][key] for d_x in (4, 16, 64)] for name in ("Bandit GPC", "BPC")
+        )
+        np.testing.assert_allclose([value for value, _, _ in ours], ours[0][0], rtol=0.05)
+        assert theirs[-1][1] > theirs[0][2]  # the intervals do not touch
+
+
+def test_regret_of_bandit_gpc_grows_no_faster_than_the_theorem() -> None:
+    summary = json.loads((ROOT / "results" / "regret-rate" / "summary.json").read_text())
+    slopes = [fit for fit in summary["slopes"] if fit["method"] == "Bandit GPC"]
+    assert {fit["theorem"] for fit in slopes} == {2 / 3, 3 / 4}
+    for fit in slopes:
+        assert fit["interval"][0] <= fit["theorem"]
+        assert fit["interval_from_tune_horizon"][0] <= fit["theorem"]
