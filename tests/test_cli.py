@@ -38,7 +38,7 @@ def test_an_unknown_study_is_refused(capsys: pytest.CaptureFixture[str]) -> None
 
 def test_a_bad_value_ends_in_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        main(["run", "lds-low", "--T", "-3", "--out", "/proc/nowhere"])
+        main(["run", "lds-low", "--out", "/proc/nowhere"])
     assert end.value.code == 2
     captured = capsys.readouterr()
     assert captured.err.startswith("error: out must be a folder")

@@ -7,9 +7,9 @@ import numpy as np
 
 def finite_array(name: str, value: Any, ndim: int | tuple[int, ...] | None = None) -> np.ndarray:
     """`value` as a float64 array; refuses non-numbers, NaN, infinities and a wrong rank."""
-    if np.asarray(value).dtype.kind not in "biuf":
-        raise ValueError(f"{name} must be an array of real numbers; got {value!r}")
     try:
+        if np.asarray(value).dtype.kind not in "biuf":
+            raise TypeError
         array = np.array(value, dtype=np.float64)  # a copy: the caller may change theirs
     except (TypeError, ValueError) as error:
         raise ValueError(

@@ -20,9 +20,10 @@ def test_good_values_come_back_as_numbers():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: checks.finite_array("a", "x"), "^a must be an array of numbers; got str$"),
+        (lambda: checks.finite_array("a", "x"), "^a must be an array of numbers; got str"),
         (lambda: checks.finite_array("a", object()), "^a must be an array of numbers"),
-        (lambda: checks.finite_array("a", [[1, 2], [3]]), "^a must be an array of numbers"),
+        (lambda: checks.finite_array("a", 1j), "^a must be an array of numbers"),
+        (lambda: checks.finite_array("a", [[1, 2], [3]]), "^a must be an array"),
         (lambda: checks.finite_array("a", [1], ndim=2), r"^a must have 2 dimension.*\(1,\)"),
         (lambda: checks.finite_array("a", 1, ndim=(1, 2)), "^a must have 1 or 2 dimension"),
         (
@@ -33,6 +34,7 @@ def test_good_values_come_back_as_numbers():
         (lambda: checks.integer("n", 0, 1), "^n must be an integer of at least 1; got 0"),
         (lambda: checks.integer("n", True, 1), "^n must be an integer"),
         (lambda: checks.positive("a", [1, -1]), "^a must be greater than 0"),
+        (lambda: checks.positive("a", []), "^a must hold at least one number"),
         (lambda: checks.positive("a", -1, zero=True), "^a must be at least 0"),
         (lambda: checks.discount("g", 0), r"^g must lie in \(0, 1\]; got 0"),
         (lambda: checks.choice("c", "z", {"a": 1, "b": 2}), "^c must be one of 'a', 'b'; got 'z'"),
@@ -44,6 +46,13 @@ def test_good_values_come_back_as_numbers():
 def test_bad_values_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_arrays_are_copies():
+    mine = np.ones(2)
+    theirs = checks.finite_array("a", mine)
+    mine[0] = 5
+    assert theirs[0] == 1
 
 
 def test_semidefinite_is_enough_unless_definite_is_asked_for():

@@ -231,6 +231,19 @@ def test_an_episode_ends_even_with_a_cost_that_is_not_finite(name):
     assert np.all(plan.correction == 0)
 
 
+def test_an_episode_that_ends_with_a_refused_step_still_counts():
+    # Two steps teach, the third ends the episode with a cost of nan: their sum is applied.
+    algorithm = make("mf_gpc", every_episodes=1)
+    steps = [a_step("mf_gpc", 1, 1), a_step("mf_gpc", 2, -1)]
+    steps.append(a_step("mf_gpc", nan, 4, terminated=True))
+    trace = play(algorithm, units_of(algorithm, 4), steps)
+    np.testing.assert_array_equal(trace.Ms[2], M0)
+    total = trace.infos[0].gradient + trace.infos[1].gradient
+    assert np.abs(total).max() > 0
+    assert np.all(trace.infos[2].gradient == 0)
+    np.testing.assert_allclose(trace.Ms[3], M0 - 0.1 * total, rtol=1e-12)
+
+
 def test_a_gradient_that_overflows_is_not_applied():
     with jax.enable_x64(False):
         algorithm = ww.mf_gpc(1, 1, h=2, eta=1.0, sigma=1e-3, signal="w")

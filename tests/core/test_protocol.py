@@ -129,14 +129,14 @@ def test_equal_recipes_share_their_functions(name):
 
 def test_what_is_compiled_in_makes_other_functions():
     plain = ww.mf_gpc(2, 2, H, signal="w")
-    ball = ww.frobenius_ball
     for other in (
         ww.mf_gpc(2, 2, H + 1, signal="w"),
         ww.mf_gpc(2, 2, H, signal="pd3"),
         ww.mf_gpc(2, 2, H, signal="w", gamma=0.5),
         ww.mf_gpc(2, 2, H, signal="w", delay=1),
         ww.mf_gpc(2, 2, H, signal="w", every_episodes=3),
-        ww.mf_gpc(2, 2, H, signal="w", projection=ball(1)),
+        ww.mf_gpc(2, 2, H, signal="w", projection=None),
+        ww.mf_gpc(2, 2, H, signal="w", projection=ww.dac_set(1, 0.5)),
         ww.mf_gpc(2, 2, H, signal="w", parametrisation=ww.mlp(4)),
     ):
         assert other.observe is not plain.observe
@@ -146,10 +146,31 @@ def test_what_is_compiled_in_makes_other_functions():
     )
     assert ww.mf_gpc(2, 2, H, signal="w", M0=np.ones((H, 2, 2))).observe is plain.observe
     assert ww.mf_gpc(2, 2, H, signal="w", Sigma=np.eye(2)).observe is plain.observe
-    assert ww.bpc(2, 2, projection=ball(1)).observe is ww.bpc(2, 2, projection=ball(2)).observe
+    assert ww.mf_gpc(2, 2, H, signal="w", projection=ww.frobenius_ball(1)).observe is plain.observe
     assert ww.mf_gpc(2, 2, parametrisation=ww.mlp(4)).observe is (
         ww.mf_gpc(2, 2, parametrisation=ww.mlp(4), eta=1).observe
     )
+
+
+@pytest.mark.parametrize(
+    ("make_it", "name"),
+    [
+        (lambda: ww.mf_gpc(2, 2, eta=[1e-3, 1e-2]), "eta"),
+        (lambda: ww.mf_gpc(2, 2, sigma=[0.1, 0.2]), "sigma"),
+        (lambda: ww.bandit_gpc(2, 2, delta=[0.1, 0.2]), "delta"),
+        (lambda: ww.bpc(2, 2, projection=ww.frobenius_ball([1, 2])), "radius"),
+    ],
+)
+def test_a_grid_is_not_one_program(make_it, name):
+    algorithm = make_it()
+    with pytest.raises(ValueError, match=rf"^{name} must be one number in init.*\(2,\)"):
+        algorithm.init(algorithm.hyper, algorithm.unit(jax.random.key(0), 1))
+
+
+def test_draws_of_the_wrong_shape_are_refused():
+    algorithm = ww.mf_gpc(2, 3)
+    with pytest.raises(ValueError, match=r"^unit must have shape"):
+        algorithm.init(algorithm.hyper, np.zeros((1, 3)))
 
 
 OPTIONS = {

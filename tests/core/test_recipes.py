@@ -150,6 +150,18 @@ def test_every_episodes(recipe, value):
     refuses(recipe, "every_episodes", every_episodes=value)
 
 
+@pytest.mark.parametrize("recipe", LEARNERS)
+@pytest.mark.parametrize("value", [10.0, "ball", ww.frobenius_ball])
+def test_projection(recipe, value):
+    refuses(recipe, "projection", projection=value)
+
+
+@pytest.mark.parametrize("delta", [1.0, 2.0, [0.5, 1.0]])
+def test_bpc_needs_room_to_move(delta):
+    refuses(ww.bpc, "delta", delta=delta, projection=ww.frobenius_ball(1))
+    ww.bandit_gpc(2, 2, delta=delta, projection=ww.frobenius_ball(1))
+
+
 @pytest.mark.parametrize("value", [-1, 1.5, None])
 def test_delay(value):
     refuses(ww.mf_gpc, "delay", delay=value)

@@ -19,7 +19,7 @@ def console() -> Console:
 
 def test_lds_low_writes_what_it_reports(tmp_path: Path, console: Console) -> None:
     settings = lds.LdsLow(
-        T=1500, last=300, tune_periods=(32.0,), report_periods=(40.0,), tune_seeds=1,
+        T=600, last=100, tune_periods=(32.0,), report_periods=(40.0,), tune_seeds=1,
         report_seeds=2, out=tmp_path,
     )  # fmt: skip
     summary = lds.run(settings, console)
@@ -31,7 +31,7 @@ def test_lds_low_writes_what_it_reports(tmp_path: Path, console: Console) -> Non
         np.testing.assert_allclose(np.mean(mine), reported["mean"], rtol=1e-5, atol=1e-5)
         assert min(mine) == pytest.approx(reported["worst"], rel=1e-5, abs=1e-5)
     assert summary["headroom"]["LQR"]["mean"] == 0
-    assert summary["headroom"]["GPC"]["mean"] > 0.9
+    assert summary["headroom"]["GPC"]["mean"] > 0.7
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "summary.json").read_text())["command"].startswith("windward")
 
@@ -44,7 +44,7 @@ def test_tuning_and_report_share_no_wind_and_no_seed() -> None:
 
 def test_regret_rate_uses_the_theorems_rates(tmp_path: Path, console: Console) -> None:
     settings = regret.RegretRate(
-        horizons=(200, 400), tune_horizon=200, seeds=2, tune_seeds=1, out=tmp_path
+        horizons=(200, 400), tune_horizon=200, seeds=2, tune_seeds=1, radius=5.0, out=tmp_path
     )
     summary = regret.run(settings, console)
     assert {fit["theorem"] for fit in summary["slopes"]} == {2 / 3, 3 / 4}
@@ -71,7 +71,11 @@ def test_the_problem_is_the_same_in_every_dimension() -> None:
     np.testing.assert_allclose(bests[0], bests[1], rtol=1e-6)
 
 
-def test_dimension_writes_what_it_reports(tmp_path: Path, console: Console) -> None:
+def test_dimension_writes_what_it_reports(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in dimension.RECIPES:
+        monkeypatch.setitem(dimension.GRIDS, name, {"eta": [1e-5], "delta": [0.1, 0.2]})
     settings = dimension.Dimension(d_x=(4, 6), T=60, seeds=2, tune_seeds=1, out=tmp_path)
     summary = dimension.run(settings, console)
     assert [(point["d_x"], point["method"]) for point in summary["points"]] == [

@@ -75,6 +75,7 @@ def assemble(
     policy: Policy,
     estimator: Estimator,
     credit: Credit,
+    counts_episodes: bool,
     update: Transform,
 ) -> Functions:
     """The loop of `algo:generic` from its parts."""
@@ -83,7 +84,11 @@ def assemble(
 
     def plan_all(learner: Learner, local: Local) -> Plan:
         def one(w_hist: Array, unit: Array) -> Plan:
-            return policy.plan(learner.M, w_hist[:h], unit, learner.hyper)
+            plan = policy.plan(learner.M, w_hist[:h], unit, learner.hyper)
+            # A finite ŵ may still overflow: then the base policy acts alone.
+            return plan._replace(
+                correction=history.zero_if(~_finite(plan.correction), plan.correction)
+            )
 
         return jax.vmap(one)(local.w_hist, local.unit)
 
@@ -130,7 +135,7 @@ def assemble(
             window = local.w_hist[:h]
             score = (
                 policy.action_score(M, window, local.unit, tr, hyper)
-                if signal.uses_score and policy.action_score is not None
+                if policy.action_score is not None and (signal.uses_score or policy.aux)
                 else jnp.zeros(d_u)
             )
             w_hat = signal.compute(tr, score, gamma)
@@ -139,7 +144,8 @@ def assemble(
                     f"signal {signal.name!r} must give d_w = {d_w} numbers; got shape {w_hat.shape}"
                 )
             record = policy.record(M, window, local.unit, tr, hyper)
-            finite = _finite((tr.c, w_hat, record))
+            # The score, not the record: a masked action's logit may well be -inf.
+            finite = _finite((tr.c, w_hat, score))
             return w_hat, local._replace(records=history.push(local.records, record)), finite
 
         w_hat, seen, finite = jax.vmap(look)(old, tr)
@@ -162,14 +168,15 @@ def assemble(
             lambda g: jnp.sum(jax.vmap(weigh)(accepted, share, g), axis=0), gradients
         )
 
-        # An episode ends even at a step whose cost or ŵ is refused.
+        # An episode ends even at a step whose cost or ŵ is refused, and is counted where it counts.
         finished = tr.valid & (tr.terminated | tr.truncated)
+        heard = accepted | finished if counts_episodes else accepted
         step, optimiser = update.update(
             gradient, learner.optimiser, M, hyper=hyper, episodes=jnp.sum(finished, dtype=jnp.int32)
         )
         moved = Learner(optax.apply_updates(M, step), optimiser, credit_state, hyper)
         learner = history.keep_if(
-            jnp.any(accepted | finished) & _finite((moved.M, moved.optimiser)), moved, learner
+            jnp.any(heard) & _finite((moved.M, moved.optimiser)), moved, learner
         )
 
         def enter(

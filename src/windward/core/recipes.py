@@ -75,6 +75,7 @@ def build(spec: Spec) -> Functions:
         policy=policy,
         estimator=estimator,
         credit=credit.cost(),
+        counts_episodes=spec.every_episodes is not None,
         update=updates.gradient_step(
             delay_by=spec.delay,
             scale_by=spec.scale_by,
@@ -124,12 +125,22 @@ def _spec(
         signals.get(signal),
         **more,
     )
-    if spec.project is not None and not callable(spec.project):
-        raise ValueError("projection must be made by frobenius_ball or dac_set, or be None")
     signals.check_d_w(spec.signal, spec.d_u, spec.d_w)
     if spec.every_episodes is not None:
         checks.integer("every_episodes", spec.every_episodes, 1)
     return spec
+
+
+def projection_function(projection: Projection | None) -> Any:
+    """The compiled part of a projection; refuses what is none."""
+    if projection is None:
+        return None
+    if not isinstance(projection, Projection):
+        raise ValueError(
+            f"projection must be made by frobenius_ball(radius) or dac_set(kappa, alpha), or be "
+            f"None; got {projection!r}"
+        )
+    return projection.apply
 
 
 def _step_hyper(
@@ -193,7 +204,7 @@ def mf_gpc(
     spec = _spec(
         "mf_gpc", d_u, d_w, h, gamma, signal,
         parametrisation=parametrisation, delay=checks.integer("delay", delay, 0),
-        scale_by=scale_by, project=None if projection is None else projection.apply,
+        scale_by=scale_by, project=projection_function(projection),
         every_episodes=every_episodes,
     )  # fmt: skip
     hyper = {
@@ -247,7 +258,7 @@ def dmf_gpc(
     spec = _spec(
         "dmf_gpc" if preset is None else f"dmf_gpc-{preset}", d_u, d_w, h, gamma, signal,
         parametrisation=parametrisation, scale_by=scale_by,
-        project=None if projection is None else projection.apply, every_episodes=every_episodes,
+        project=projection_function(projection), every_episodes=every_episodes,
     )  # fmt: skip
     return _algorithm("dmf_gpc", spec, _step_hyper(eta, weight_decay, projection), M0)
 
@@ -312,7 +323,7 @@ def _bandit(
 ) -> Algorithm:  # fmt: skip
     spec = _spec(
         kind, d_u, d_w, h, gamma, signal, delay=h, scale_by=scale_by,
-        project=None if projection is None else projection.apply,
+        project=projection_function(projection),
     )  # fmt: skip
     hyper = {
         **_step_hyper(eta, weight_decay, projection),

@@ -44,6 +44,13 @@ def with_time(cost: Callable[..., Any]) -> CostFunction:
     return wrapped
 
 
+@lru_cache(maxsize=256)
+def _shape(function: CostFunction, d_x: int, d_u: int) -> tuple[int, ...]:
+    """What a cost returns, found once by tracing it."""
+    x, u, t = jnp.zeros(d_x), jnp.zeros(d_u), jnp.zeros((), jnp.int32)
+    return jax.eval_shape(partial(function, {}), x, u, t).shape
+
+
 def choose(
     system: System, Q: Any, R: Any, cost: Callable[..., Any] | None
 ) -> tuple[CostFunction, dict[str, Any]]:
@@ -57,10 +64,7 @@ def choose(
         raise ValueError("pass either Q and R, or cost=, not both")
     try:
         function = with_time(cost)
-        shape = jax.eval_shape(
-            partial(function, {}),
-            jnp.zeros(system.d_x), jnp.zeros(system.d_u), jnp.zeros((), jnp.int32),
-        ).shape  # fmt: skip
+        shape = _shape(function, system.d_x, system.d_u)
     except TypeError as error:
         raise ValueError(
             f"cost must be a hashable JAX function of (x, u) or (x, u, t); calling it gave: {error}"

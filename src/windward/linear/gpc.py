@@ -18,7 +18,7 @@ from windward.core import credit, history, parametrisations, policies, signals, 
 from windward.core.algorithm import Algorithm, Functions, assemble
 from windward.core.estimators import Estimator
 from windward.core.projections import DEFAULT_BALL, Projection
-from windward.core.recipes import initial_M
+from windward.core.recipes import initial_M, projection_function
 from windward.linear.costs import CostFunction, choose
 from windward.linear.oracles import apply
 from windward.linear.systems import System, check_stable
@@ -67,6 +67,7 @@ def _build(
         ),
         estimator=Estimator(h + 1, gradient),
         credit=credit.cost(),
+        counts_episodes=False,
         update=updates.gradient_step(
             scale_by=scale_by, projection=None if project is None else Projection(project, {})
         ),
@@ -93,6 +94,7 @@ def gpc(
     `windward.bandit_gpc`; there is no exploration.
     """
     h = checks.integer("h", h, 1)
+    project = projection_function(projection)
     K = system.gain(K)
     if not system.varies:
         check_stable(system.closed_loop(K))
@@ -112,7 +114,7 @@ def gpc(
         system.d_x,
         h,
         function,
-        None if projection is None else projection.apply,
+        project,
         scale_by,
     )
     return Algorithm(
