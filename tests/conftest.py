@@ -23,3 +23,12 @@ def x64() -> Iterator[None]:
     """Float64 for the whole test: numbers worked by hand are then exact."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(scope="module")
+def cheap_compiling() -> Iterator[None]:
+    """Leaves out LLVM's expensive passes: for many small programs compiling is all of the time."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)

@@ -1,8 +1,5 @@
 """What the tests of linear systems share: two small systems."""
 
-from collections.abc import Iterator
-
-import jax
 import numpy as np
 import pytest
 
@@ -26,12 +23,3 @@ def plant() -> ww.linear.System:
 def plant_K() -> np.ndarray:
     """A gain that stabilises `plant`, and not the optimal one."""
     return np.array([[0.7, 0.2, 0.1], [-0.1, 0.3, 0.0]])
-
-
-@pytest.fixture(scope="module")
-def cheap_compiling() -> Iterator[None]:
-    """Leaves out LLVM's expensive passes: for many small programs compiling is all of the time."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)

@@ -1,7 +1,6 @@
-"""The studies end to end at a small size: files, keys, and claims that hold even there."""
+"""`dimension`: the same problem at every d_x, and the study end to end at a small size."""
 
 import csv
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,51 +8,9 @@ import pytest
 from rich.console import Console
 
 import windward as ww
-from windward.studies import dimension, lds, regret
+from windward.studies import dimension
 
-
-@pytest.fixture
-def console() -> Console:
-    return Console(quiet=True)
-
-
-def test_lds_low_writes_what_it_reports(tmp_path: Path, console: Console) -> None:
-    settings = lds.LdsLow(
-        T=600, last=100, tune_periods=(32.0,), report_periods=(40.0,), tune_seeds=1,
-        report_seeds=2, out=tmp_path,
-    )  # fmt: skip
-    summary = lds.run(settings, console)
-    with (tmp_path / "runs.csv").open() as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) == len(summary["headroom"]) * 2
-    for name, reported in summary["headroom"].items():
-        mine = [float(row["headroom"]) for row in rows if row["method"] == name]
-        np.testing.assert_allclose(np.mean(mine), reported["mean"], rtol=1e-5, atol=1e-5)
-        assert min(mine) == pytest.approx(reported["worst"], rel=1e-5, abs=1e-5)
-    assert summary["headroom"]["LQR"]["mean"] == 0
-    assert summary["headroom"]["GPC"]["mean"] > 0.7
-    assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((tmp_path / "summary.json").read_text())["command"].startswith("windward")
-
-
-def test_tuning_and_report_share_no_wind_and_no_seed() -> None:
-    settings = lds.LdsLow()
-    assert not set(settings.tune_periods) & set(settings.report_periods)
-    assert settings.tune_seeds <= lds.REPORT_SEED
-
-
-def test_regret_rate_uses_the_theorems_rates(tmp_path: Path, console: Console) -> None:
-    settings = regret.RegretRate(
-        horizons=(200, 400), tune_horizon=200, seeds=2, tune_seeds=1, radius=5.0, out=tmp_path
-    )
-    summary = regret.run(settings, console)
-    assert {fit["theorem"] for fit in summary["slopes"]} == {2 / 3, 3 / 4}
-    assert (tmp_path / "regret.png").exists()
-    first, second = (
-        regret._maker("BPC", settings, T, False)(eta=2.0, delta=3.0) for T in (100, 1600)
-    )
-    assert first.hyper["eta"] / second.hyper["eta"] == pytest.approx(16**0.75)
-    assert first.hyper["delta"] == pytest.approx(3.0 * 100**-0.25)
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
 
 
 def test_the_problem_is_the_same_in_every_dimension() -> None:
