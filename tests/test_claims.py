@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import windward as ww
 from windward.linear import disturbances
+from windward.studies import lds
 from windward.studies.lds import double_integrator
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +45,13 @@ def test_defaults_beat_the_base(make) -> None:  # type: ignore[no-untyped-def]
         problem.system, make(problem), w, keep=(), seed=range(8), **problem.settings
     )
     assert run.cost[:, -2000:].mean(-1).max() < 0.6 * base
+
+
+@pytest.mark.slow
+def test_lds_low_reaches_its_headroom(tmp_path: Path) -> None:
+    summary = lds.run(lds.LdsLow(out=tmp_path), Console(quiet=True))
+    assert summary["headroom"]["GPC"]["interval"][0] >= 0.95
+    assert summary["headroom"]["Bandit GPC"]["interval"][0] >= 0.80
 
 
 def test_headroom_in_the_results_reaches_what_is_asked() -> None:

@@ -5,85 +5,25 @@ the other. Arguments that are numbers, eta, sigma, delta, weight_decay, radius, 
 `windward.linear.simulate` then runs the grid in one program.
 """
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from windward import checks
-from windward.core import credit, estimators, parametrisations, policies, signals, updates
-from windward.core.algorithm import Algorithm, Functions, assemble
+from windward.core import parametrisations, signals
+from windward.core.algorithm import Algorithm
 from windward.core.parametrisations import Factory
 from windward.core.projections import DEFAULT_BALL, Projection
 from windward.core.signals import Signal
-
-
-@dataclass(frozen=True)
-class Spec:
-    """Everything about an algorithm that is compiled in; its numbers are hyper."""
-
-    kind: str
-    d_u: int
-    d_w: int
-    h: int
-    gamma: float
-    signal: Signal
-    parametrisation: Factory = parametrisations.linear
-    delay: int = 0
-    scale_by: optax.GradientTransformation | None = None
-    project: Any = None
-    every_episodes: int | None = None
+from windward.core.spec import Spec, build
 
 
 @lru_cache
 def _no_signal(d_w: int) -> Signal:
     return Signal("none", (), lambda tr, score, gamma: jnp.zeros(d_w))
-
-
-def _policy(spec: Spec) -> policies.Policy:
-    pi = spec.parametrisation(spec.h, spec.d_u, spec.d_w)
-    if spec.kind == "bpc":
-        leaves = jax.tree.leaves(jax.eval_shape(pi.init))
-        return policies.parameter_noise(pi, sum(leaf.size for leaf in leaves))
-    if spec.kind.startswith("dmf_gpc"):
-        score_at = "current" if spec.kind.endswith("paper") else "drawn"
-        return policies.softmax(pi, spec.d_u, score_at=score_at)
-    noise = policies.sphere() if spec.kind == "bandit_gpc" else policies.gaussian()
-    return policies.action_noise(pi, spec.d_u, noise)
-
-
-@lru_cache(maxsize=256)
-def build(spec: Spec) -> Functions:
-    """The functions of a spec, one object for equal specs."""
-    policy = _policy(spec)
-    projection = None if spec.project is None else Projection(spec.project, {})
-    estimator = (
-        estimators.zero()
-        if spec.kind == "base_only"
-        else estimators.score_function(policy, spec.h, estimators.box(spec.h))
-    )
-    return assemble(
-        h=spec.h,
-        d_u=spec.d_u,
-        d_w=spec.d_w,
-        gamma=spec.gamma,
-        signal=spec.signal,
-        policy=policy,
-        estimator=estimator,
-        credit=credit.cost(),
-        counts_episodes=spec.every_episodes is not None,
-        update=updates.gradient_step(
-            delay_by=spec.delay,
-            scale_by=spec.scale_by,
-            projection=projection,
-            margin="delta" if spec.kind == "bpc" else None,
-            every_episodes=spec.every_episodes,
-        ),
-    )
 
 
 def _algorithm(name: str, spec: Spec, hyper: dict[str, np.ndarray], M0: Any) -> Algorithm:
@@ -256,9 +196,10 @@ def dmf_gpc(
     if signals.get(signal).name == "pd1-value":
         raise ValueError("signal 'pd1-value' needs a gradient in u; use 'pd1' with dmf_gpc")
     spec = _spec(
-        "dmf_gpc" if preset is None else f"dmf_gpc-{preset}", d_u, d_w, h, gamma, signal,
+        "dmf_gpc", d_u, d_w, h, gamma, signal,
         parametrisation=parametrisation, scale_by=scale_by,
         project=projection_function(projection), every_episodes=every_episodes,
+        score_at="drawn" if preset is None else "current",
     )  # fmt: skip
     return _algorithm("dmf_gpc", spec, _step_hyper(eta, weight_decay, projection), M0)
 
