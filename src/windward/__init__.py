@@ -1,20 +1,28 @@
 """windward keeps any reinforcement-learning policy on course when the world pushes back.
 
 It implements "Online Nonstochastic Model-Free Reinforcement Learning" (MF-GPC, DMF-GPC, Bandit
-GPC; pseudo-disturbances PD1, PD2, PD3). Start with `windward.linear` and the recipes below.
+GPC; pseudo-disturbances PD1, PD2, PD3). Start with `windward.linear` and the recipes below, or with
+`windward.envs` to push a Gymnasium environment around.
+
+Names are imported when first used, so that a process which only steps environments never loads JAX.
 """
 
+import importlib
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
-from windward import linear
-from windward.core.algorithm import Algorithm
-from windward.core.parametrisations import mlp
-from windward.core.projections import dac_set, frobenius_ball
-from windward.core.recipes import bandit_gpc, base_only, bpc, dmf_gpc, mf_gpc
-from windward.core.signals import Signal
-from windward.core.theorem import theorem_rates
-from windward.linear.gpc import gpc
-from windward.types import Info, Plan, State, Transition
+from windward import envs
+
+if TYPE_CHECKING:
+    from windward import linear
+    from windward.core.algorithm import Algorithm
+    from windward.core.parametrisations import mlp
+    from windward.core.projections import dac_set, frobenius_ball
+    from windward.core.recipes import bandit_gpc, base_only, bpc, dmf_gpc, mf_gpc
+    from windward.core.signals import Signal
+    from windward.core.theorem import theorem_rates
+    from windward.linear.gpc import gpc
+    from windward.types import Info, Plan, State, Transition
 
 __version__ = version("windward")
 
@@ -30,6 +38,7 @@ __all__ = [
     "bpc",
     "dac_set",
     "dmf_gpc",
+    "envs",
     "frobenius_ball",
     "gpc",
     "linear",
@@ -37,3 +46,29 @@ __all__ = [
     "mlp",
     "theorem_rates",
 ]
+
+_HOMES = {
+    "windward": ["linear"],
+    "windward.core.algorithm": ["Algorithm"],
+    "windward.core.parametrisations": ["mlp"],
+    "windward.core.projections": ["dac_set", "frobenius_ball"],
+    "windward.core.recipes": ["bandit_gpc", "base_only", "bpc", "dmf_gpc", "mf_gpc"],
+    "windward.core.signals": ["Signal"],
+    "windward.core.theorem": ["theorem_rates"],
+    "windward.linear.gpc": ["gpc"],
+    "windward.types": ["Info", "Plan", "State", "Transition"],
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'windward' has no attribute {name!r}")
+    if _HOME[name] == "windward":
+        return importlib.import_module(f"windward.{name}")
+    value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

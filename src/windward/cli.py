@@ -3,9 +3,9 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import tyro
 from rich.console import Console
@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from windward.bench import linear as bench_linear
+from windward.bench import simulator as bench_simulator
 from windward.linear import Diverged
 from windward.studies import dimension, lds, regret
 
@@ -69,13 +70,20 @@ class Run:
     )
 
 
+BENCHES: dict[type, Callable[[Any], dict[str, Any]]] = {
+    bench_linear.BenchLinear: bench_linear.run,
+    bench_simulator.BenchSimulator: bench_simulator.run,
+}
+
+
 @dataclass(frozen=True)
 class Bench:
     """Measure speed as a ratio against a peer, timed in the same run."""
 
-    name: tyro.conf.Positional[Literal["linear"]]
-    """linear: Bandit GPC against a plain NumPy loop"""
-    settings: bench_linear.BenchLinear = field(default_factory=bench_linear.BenchLinear)
+    bench: (
+        Annotated[bench_linear.BenchLinear, tyro.conf.subcommand("linear")]
+        | Annotated[bench_simulator.BenchSimulator, tyro.conf.subcommand("simulator")]
+    )
 
 
 Command = (
@@ -105,10 +113,10 @@ def _list(console: Console) -> None:
     console.print(table)
 
 
-def _bench(settings: bench_linear.BenchLinear, console: Console) -> None:
+def _bench(settings: Any, console: Console) -> None:
     if not settings.json:
         console.print("timing; run nothing else meanwhile ...")
-    result = bench_linear.run(settings)
+    result = BENCHES[type(settings)](settings)
     print(json.dumps(result, indent=None if settings.json else 1))
 
 
@@ -131,7 +139,7 @@ def main(args: Sequence[str] | None = None) -> None:
             case Run():
                 STUDIES[type(command.study)].run(command.study, console)
             case Bench():
-                _bench(command.settings, console)
+                _bench(command.bench, console)
     except (ValueError, Diverged) as error:
         Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         sys.exit(2)

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-LIBRARIES = ("windward", "jax", "jaxlib", "numpy", "optax", "scipy")
+LIBRARIES = ("windward", "gymnasium", "jax", "jaxlib", "mujoco", "numpy", "optax", "scipy")
 
 
 def versions() -> dict[str, str]:

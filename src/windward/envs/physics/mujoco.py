@@ -1,0 +1,303 @@
+"""MuJoCo under Gymnasium: the environment's own physics, and undisturbed copies of it.
+
+The state is x = (qpos, qvel), and act where a model has activations.
+"""
+
+import copy
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import mujoco
+import numpy as np
+from mujoco import rollout
+
+from windward.envs.physics.base import Unstable
+from windward.envs.physics.parameters import MujocoParameters
+from windward.envs.physics.shell import Shell, Unsupported
+from windward.envs.physics.tasks import TASKS
+
+FULL = int(mujoco.mjtState.mjSTATE_FULLPHYSICS)
+ALL = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
+"""Warnings from here on say that MuJoCo met a state it cannot go on from, and reset itself."""
+ROLLOUT_FROM = 16
+"""Batches from this size on go to mujoco.rollout's threads; smaller ones are quicker without."""
+
+
+def _layout(model: mujoco.MjModel) -> dict[str, np.ndarray]:
+    """Where qpos and qvel are in x."""
+    size = model.nq + model.nv + model.na
+    return {
+        "qpos": np.arange(model.nq),
+        "qvel": np.arange(model.nq, model.nq + model.nv),
+        "state": np.arange(size),
+    }
+
+
+def _state(data: mujoco.MjData) -> np.ndarray:
+    return np.concatenate([data.qpos, data.qvel, data.act])
+
+
+def _set_state(model: mujoco.MjModel, data: mujoco.MjData, x: np.ndarray) -> None:
+    data.qpos[:] = x[: model.nq]
+    data.qvel[:] = x[model.nq : model.nq + model.nv]
+    data.act[:] = x[model.nq + model.nv :]
+
+
+def _refresh(model: mujoco.MjModel, data: mujoco.MjData) -> None:
+    """Everything that follows from the state, contact forces too, as after a step."""
+    mujoco.mj_forward(model, data)
+    mujoco.mj_rnePostConstraint(model, data)
+
+
+class MujocoPhysics:
+    """The physics of a Gymnasium MuJoCo environment, in place."""
+
+    def __init__(self, env: Any) -> None:
+        self.env = env
+        self.parts = _layout(env.model)
+        self.parameters = MujocoParameters(env.model)
+        bodies = self.parameters.elements["mass"]
+        self._bodies = {name: i + 1 for i, name in enumerate(bodies)}
+        self.pushes = {f"{kind}:{body}": 3 for kind in ("force", "torque") for body in bodies}
+        self._task = TASKS.get(type(env))
+        self._shell: Shell | None = None
+        self._warnings = env.data.warning.number[BAD:]
+        self._calm = bytes(self._warnings.nbytes)
+        self._held: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def state(self) -> np.ndarray:
+        """See Physics."""
+        return _state(self.env.data)
+
+    def add(self, part: str, w: np.ndarray) -> None:
+        """See Physics; quaternions are shifted as they are and left to MuJoCo to normalise."""
+        data = self.env.data
+        if part == "qpos":
+            data.qpos += w
+        elif part == "qvel":
+            data.qvel += w
+        else:
+            _set_state(self.env.model, data, _state(data) + w)
+
+    def refresh(self, action: Any) -> tuple[np.ndarray, bool]:
+        """See Physics."""
+        env = self.env
+        if self._task is not None:
+            # These observe positions and velocities alone; where bodies are is for rendering, and
+            # the coming step works out the rest.
+            mujoco.mj_kinematics(env.model, env.data)
+            mujoco.mj_comPos(env.model, env.data)
+            x = self.state()
+            return self._task.observation(env, x), bool(self._task.terminated(env, x))
+        _refresh(env.model, env.data)
+        if self._shell is None or self._shell.model is not env.model:
+            self._shell = Shell(env, env.model, mujoco.MjData(env.model))
+        mujoco.mj_copyData(self._shell.data, env.model, env.data)
+        return self._shell.look(action)
+
+    def push(self, name: str, action: Any, w: np.ndarray) -> None:
+        """See Physics; in world coordinates, at the body's centre of mass."""
+        kind, body = name.split(":", 1)
+        first = 0 if kind == "force" else 3
+        applied = self.env.data.xfrc_applied[self._bodies[body], first : first + 3]
+        self._held.append((applied, applied.copy()))
+        applied += w
+
+    def release(self) -> None:
+        """See Physics; what others had applied stays."""
+        while self._held:
+            applied, before = self._held.pop()
+            applied[:] = before
+
+    def check(self) -> None:
+        """See Physics; MuJoCo itself resets the state and only warns."""
+        if self._warnings.tobytes() != self._calm:  # quicker than any()
+            raise Unstable(
+                "MuJoCo met a state that is not finite or too large and reset itself: the "
+                "disturbance is too strong for this model. Make it smaller, or reset and go on"
+            )
+
+
+class MujocoDynamics:
+    """f(x, u) of a MuJoCo environment by its nominal model, on data of our own."""
+
+    def __init__(self, env: Any, nominal: MujocoParameters | None = None) -> None:
+        self.env = env
+        self.model = copy.copy(env.model)
+        if nominal is not None:
+            nominal.restore_in(self.model)
+        self.parameters = MujocoParameters(self.model)
+        self.d_x = self.model.nq + self.model.nv + self.model.na
+        self.d_v = self.model.nu
+        self.parts = _layout(self.model)
+        self._bodies = {name: i + 1 for i, name in enumerate(self.parameters.elements["mass"])}
+        self._data = mujoco.MjData(self.model)
+        self._warnings = self._data.warning.number[BAD:]
+        self._calm = bytes(self._warnings.nbytes)
+        data = self._data  # views of it, for the quick path of a prediction
+        self._views = (data.qpos, data.qvel, data.act)
+        self._ctrl, self._forces = data.ctrl, data.xfrc_applied
+        self._buffer = np.empty(mujoco.mj_stateSize(self.model, ALL))
+        self._shell = Shell(env, self.model, self._data)
+        self._task = TASKS.get(type(env))
+        # Gymnasium's own classes hand the action to the motors as it is; others may not.
+        self._plain = type(env).__module__.startswith("gymnasium.envs.mujoco.")
+        self._pool: rollout.Rollout | None = None
+
+    def state(self) -> np.ndarray:
+        """See Dynamics."""
+        return _state(self.env.data)
+
+    def _place(
+        self, x: np.ndarray | None, forces: Mapping[str, np.ndarray], row: int, whole: bool = True
+    ) -> None:
+        """Our data at state x; at the environment's own, warm start and all, for None.
+
+        `whole` takes over what follows from that state too, for code that reads it.
+        """
+        data = self._data
+        if x is None and whole:
+            mujoco.mj_copyData(data, self.model, self.env.data)
+        elif x is None:
+            mujoco.mj_getState(self.env.model, self.env.data, self._buffer, ALL)
+            mujoco.mj_setState(self.model, data, self._buffer, ALL)
+        else:
+            _set_state(self.model, data, x)
+            data.qacc_warmstart[:] = 0.0
+        self._forces[:] = 0.0
+        for name, each in forces.items():
+            kind, body = name.split(":", 1)
+            first = 0 if kind == "force" else 3
+            self._forces[self._bodies[body], first : first + 3] += each[row]
+        self._warnings[:] = 0  # those that came with the environment's data are not ours
+
+    def _next(self) -> np.ndarray:
+        """The state after a step; NaN if MuJoCo could not go on and reset itself."""
+        if self._warnings.tobytes() != self._calm:
+            return np.full(self.d_x, np.nan)
+        return np.concatenate(self._views)
+
+    def advance(self, x: np.ndarray | None, u: Any, forces: Mapping[str, np.ndarray]) -> np.ndarray:
+        """See Dynamics."""
+        if self._plain and x is not None and not forces and len(u) >= ROLLOUT_FROM:
+            return self._rollout(x, u)
+        x_next = np.empty((len(u), self.d_x))
+        for row, each in enumerate(u):
+            self._place(None if x is None else x[row], forces, row, whole=not self._plain)
+            if self._plain:
+                self._ctrl[:] = each
+                mujoco.mj_step(self.model, self._data, self.env.frame_skip)
+            else:
+                if x is not None:
+                    _refresh(self.model, self._data)
+                self._shell.step(each)
+            x_next[row] = self._next()
+        return x_next
+
+    def step(
+        self, x: np.ndarray, u: Any, forces: Mapping[str, np.ndarray]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """See Dynamics.
+
+        A row that equals the environment's present state starts from it whole, with what x leaves
+        out: the solver's warm start, and body positions that Ant's and Humanoid's rewards read.
+        """
+        here = (x == self.state()).all(axis=1)
+        if self._task is not None:
+            x_next = np.empty_like(x)
+            for rows, start in ((~here, x[~here]), (here, None)):
+                if rows.any():
+                    pushed = {name: each[rows] for name, each in forces.items()}
+                    x_next[rows] = self.advance(start, u[rows], pushed)
+            cost = self._task.cost(self.env, x, u, x_next)
+            return x_next, cost, self._task.terminated(self.env, x_next)
+        x_next, cost, terminated = np.empty_like(x), np.empty(len(x)), np.empty(len(x), dtype=bool)
+        for row in range(len(x)):
+            self._place(None if here[row] else x[row], forces, row)
+            if not here[row]:
+                _refresh(self.model, self._data)
+            _, reward, terminated[row] = self._shell.step(u[row])
+            cost[row] = -reward
+            x_next[row] = self._next()
+        return x_next, cost, terminated
+
+    def _rollout(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """mujoco.rollout over the frames of one step, on all cores."""
+        batch, frames, model = len(x), self.env.frame_skip, self.model
+        size = mujoco.mj_stateSize(model, FULL)
+        if self._pool is None:
+            workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
+            self._pool = rollout.Rollout(nthread=workers if workers > 1 else 0)
+            self._pool_data = [mujoco.MjData(model) for _ in range(workers)]
+        start = np.zeros((batch, size))
+        # MuJoCo resets a state that it cannot go on from, its time with it: begin late, to see it.
+        start[:, 0] = 1.0
+        start[:, 1 : 1 + self.d_x] = x
+        controls = np.repeat(np.asarray(u, dtype=np.float64)[:, None], frames, axis=1)
+        states = np.empty((batch, frames, size))
+        self._pool.rollout(
+            [model] * batch, self._pool_data, start, controls, nstep=frames,
+            initial_warmstart=np.zeros((batch, model.nv)), state=states,
+            sensordata=np.empty((batch, frames, model.nsensordata)), skip_checks=True,
+        )  # fmt: skip
+        last = states[:, -1]
+        return np.where(last[:, :1] > 1.0, last[:, 1 : 1 + self.d_x], np.nan)
+
+    def terminated(self, x: np.ndarray, u: Any) -> np.ndarray:
+        """See Dynamics."""
+        if self._task is not None:
+            return self._task.terminated(self.env, x)
+        flags = np.empty(len(x), dtype=bool)
+        for row in range(len(x)):
+            self._place(x[row], {}, row)
+            _refresh(self.model, self._data)
+            flags[row] = self._shell.look(u[row])[1]
+        return flags
+
+    def observation(self, x: np.ndarray) -> np.ndarray:
+        """See Dynamics.
+
+        Exact for what follows from qpos and qvel. Contact forces (Ant, Humanoid) are those at x,
+        as after a disturbance; undisturbed steps of those environments report them as they were
+        one physics frame before.
+        """
+        if self._task is not None:
+            return self._task.observation(self.env, x)
+        observations = []
+        for row in x:
+            self._place(row, {}, 0)
+            _refresh(self.model, self._data)
+            observations.append(self._shell.observe())
+        return np.array(observations)
+
+    def state_of(self, observation: np.ndarray) -> np.ndarray:
+        """See Dynamics."""
+        name = type(self.env).__name__
+        if self._task is None:
+            raise Unsupported(f"{name}'s observations do not hold qpos and qvel as they are")
+        skipped = self.d_x - observation.shape[1]
+        if skipped:
+            raise Unsupported(
+                f"{name}'s observation leaves out the first {skipped} of qpos; make the "
+                "environment with exclude_current_positions_from_observation=False"
+            )
+        speeds = np.abs(observation[:, self.model.nq :])
+        if (speeds >= self._task.clip).any():
+            raise Unsupported(
+                f"{name}'s observation clips velocities at {self._task.clip}, and one is there"
+            )
+        return np.array(observation, dtype=np.float64)
+
+    def rest(self) -> np.ndarray:
+        """See Dynamics: the model's first configuration, still."""
+        return np.concatenate([self.env.init_qpos, np.zeros(self.model.nv + self.model.na)])
+
+    def driven(self, x: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """See Dynamics."""
+        return self.advance(x, v, {})
+
+    def difference(self, x: np.ndarray) -> np.ndarray:
+        """See Dynamics."""
+        return x - self.rest()

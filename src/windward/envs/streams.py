@@ -1,0 +1,112 @@
+"""One disturbance on one channel as a stream of rows, reproducible from (seed, episode, step)."""
+
+from typing import Any
+
+import numpy as np
+
+from windward import checks
+from windward.envs.disturbances import Ask, Disturbance, Recorded, Shape
+from windward.envs.schedules import When, as_schedules
+
+BLOCK = 64
+"""Rows drawn at a time: the generator is asked once in so many steps."""
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
+
+
+class Stream:
+    """w_0, w_1, ... of the present episode, with the schedule's factor applied.
+
+    `key` tells streams of one environment apart; a generator is made for each episode, so the
+    sequence does not depend on how long the episodes before were.
+    """
+
+    def __init__(
+        self, disturbance: Disturbance, when: When, shape: Shape, key: tuple[int, ...]
+    ) -> None:
+        self.disturbance, self.shape, self.key = disturbance, shape, key
+        schedules = as_schedules(when)
+        self.planned: list[Any] = [each for each in schedules if hasattr(each, "factors")]
+        self.called: list[Any] = [each for each in schedules if not hasattr(each, "factors")]
+        self._always = disturbance.iid and not schedules
+        self._moves = [True] * BLOCK
+        self._length = disturbance.length() if isinstance(disturbance, Recorded) else None
+        self.restart(0, 0)
+        self._draw()  # a wrong shape shows now, not in the middle of a run
+        self.restart(0, 0)
+
+    def restart(self, seed: int, episode: int) -> None:
+        """Begins an episode."""
+        self.seed, self.episode, self.t = seed, episode, 0
+        self._rng, self._coin = (_generator(seed, *self.key, episode, part) for part in (0, 1))
+        self._carry: Any = None
+        self._row = BLOCK
+        self.active = False
+        """whether the last row has anything but zeros"""
+
+    def _draw(self) -> None:
+        ask = Ask(self._rng, self.t, BLOCK, self.shape, self._carry)
+        rows, self._carry = self.disturbance.block(ask)
+        for schedule in self.planned:
+            factor = schedule.factors(self._coin, self.episode, self.t, BLOCK)
+            rows = rows * factor.reshape((BLOCK,) + (1,) * len(self.shape))
+        self._rows = rows
+        if not self._always:
+            self._moves = np.asarray(rows.reshape(BLOCK, -1).any(axis=1)).tolist()
+        self._row = 0
+
+    def next(self) -> np.ndarray:
+        """The row of this step, shape `shape`."""
+        if self._row == BLOCK:
+            self._draw()
+        if self._length is not None and self.t >= self._length:
+            raise ValueError(
+                f"the recorded sequence has {self._length} rows and this is step {self.t} of the "
+                'episode: record more, or set after="repeat" or after="zero"'
+            )
+        w = self._rows[self._row]
+        self.active = self._moves[self._row]
+        for function in self.called:
+            w = w * factor_of(function(self.t, self.episode))
+        self._row += 1
+        self.t += 1
+        return w
+
+    def factors(self, rng: np.random.Generator, n: int) -> np.ndarray | None:
+        """The schedule's factors of the coming step for n copies; None for all ones."""
+        if not self.planned and not self.called:
+            return None
+        factor = np.ones(n)
+        for schedule in self.planned:
+            each = [schedule.factors(rng, self.episode, self.t, 1)[0] for _ in range(n)]
+            factor = factor * np.array(each)
+        for function in self.called:
+            factor = factor * factor_of(function(self.t, self.episode))
+        return factor
+
+
+class Redraw:
+    """Fresh rows of an iid stream for the copies of a simulator, from the simulator's generator."""
+
+    def __init__(self, stream: Stream, rng: np.random.Generator) -> None:
+        self.stream, self._rng = stream, rng
+        self._rows = np.empty((0, *stream.shape))
+        self._used = 0
+
+    def next(self, n: int) -> np.ndarray:
+        """n rows for the coming step, shape (n, *shape)."""
+        if self._used + n > len(self._rows):
+            ask = Ask(self._rng, 0, n * BLOCK, self.stream.shape, None)
+            self._rows, _ = self.stream.disturbance.block(ask)
+            self._used = 0
+        rows = self._rows[self._used : self._used + n]
+        self._used += n
+        factor = self.stream.factors(self._rng, n)
+        return rows if factor is None else rows * factor.reshape((n,) + (1,) * (rows.ndim - 1))
+
+
+def factor_of(value: Any) -> float:
+    """What a user's schedule returned, as a finite number."""
+    return float(checks.finite_array("the factor that when() returned", value, ndim=0))
