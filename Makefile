@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow check format bench results clean
+.PHONY: demo test test-slow check format bench results figures clean
 
 demo: $(VENV)/.installed
 	$(BIN)/windward demo
@@ -25,11 +25,15 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed
 	$(BIN)/windward bench linear
+	$(BIN)/windward bench simulator
 
 results: $(VENV)/.installed
 	$(BIN)/windward run lds-low
 	$(BIN)/windward run regret-rate
 	$(BIN)/windward run dimension
+
+figures: $(VENV)/.installed
+	$(BIN)/python docs/disturbances.py
 
 $(VENV)/.created:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "windward needs Python 3.11 or later; set PYTHON=")'

@@ -25,6 +25,19 @@ def test_the_readme_runs() -> None:
     assert run.cost.shape == (16, 300)
 
 
+def test_the_readme_measures_the_wind() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    (block,) = [block for block in blocks if "Disturbed" in block]
+    scope: dict[str, object] = {}
+    exec(block, scope)
+    assert np.abs(scope["w_hat"]).max() == 0  # type: ignore[arg-type]  # sin(0): no wind yet
+    env, sim = scope["env"], scope["sim"]
+    for _ in range(3):
+        x_pred = sim.predict(scope["action"])  # type: ignore[attr-defined]
+        env.step(scope["action"])  # type: ignore[attr-defined]
+        assert np.abs(sim.state() - x_pred).max() > 1e-4  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     "make",
     [

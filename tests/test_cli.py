@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from windward import envs
 from windward.cli import STUDIES, main
 
 
@@ -14,6 +15,7 @@ from windward.cli import STUDIES, main
         (["run", "--help"], "regret-rate"),
         (["run", "lds-low", "--help"], "periods of the sinusoid for tuning"),
         (["bench", "--help"], "NumPy loop"),
+        (["bench", "--help"], "mujoco.rollout"),
     ],
 )
 def test_help(args: list[str], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,6 +29,28 @@ def test_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
     main(["list"])
     out = capsys.readouterr().out
     assert all(study.name in out for study in STUDIES.values())
+
+
+def test_list_names_disturbances_and_environments(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list"])
+    out = capsys.readouterr().out
+    assert "sine:amplitude=" in out
+    assert all(name in out for name in envs.IDS)
+
+
+def test_list_shows_the_channels_of_an_environment(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["list", "--env", "InvertedPendulum-v5"])
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("qpos", "force:pole", "mass:cart", "(3,)"))
+
+
+def test_list_of_an_unknown_environment_ends_in_one_clear_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["list", "--env", "CartPol-v1"])
+    assert end.value.code == 2
+    assert "CartPole" in capsys.readouterr().err
 
 
 def test_an_unknown_study_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

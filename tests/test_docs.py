@@ -1,7 +1,12 @@
 """Docs and code say the same: deviations are tagged, and the README's commands exist."""
 
 import re
+import runpy
 from pathlib import Path
+
+import gymnasium as gym
+
+from windward import envs
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,3 +32,27 @@ def test_the_results_that_the_readme_names_are_in_the_repository() -> None:
     named = re.findall(r"\]\(((?:results|docs|benchmarks)/[^)#]+)\)", text)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_tables_of_channels_are_those_of_the_environments() -> None:
+    page = (ROOT / "docs" / "disturbances.md").read_text()
+    assert runpy.run_path(str(ROOT / "docs" / "disturbances.py"))["with_tables"](page) == page
+
+
+def test_the_page_of_disturbances_shows_every_one_and_its_texts_parse() -> None:
+    page = (ROOT / "docs" / "disturbances.md").read_text()
+    texts = re.findall(r"^\| `(\w+:[^`]*)` \| `\w+\(", page, flags=re.MULTILINE)
+    shown = {text.partition(":")[0] for text in texts}
+    assert shown == {line.split(":")[0].strip() for line in envs.available().split("\n")}
+    for text in texts:
+        if not text.startswith("recorded"):
+            envs.parse(text)
+
+
+def test_the_code_of_the_page_of_disturbances_runs() -> None:
+    page = (ROOT / "docs" / "disturbances.md").read_text()
+    scope: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        scope.setdefault("action", gym.make("Hopper-v5").action_space.sample())
+        exec(block, scope)
+    assert "w_hat" in scope

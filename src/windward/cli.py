@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import gymnasium as gym
 import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from windward import envs
 from windward.bench import linear as bench_linear
 from windward.bench import simulator as bench_simulator
 from windward.linear import Diverged
@@ -34,7 +36,10 @@ class Demo:
 
 @dataclass(frozen=True)
 class List:
-    """Show what can be run, what it shows in the paper and what it costs."""
+    """Show what can be run, which disturbances and environments there are; channels of one."""
+
+    env: str | None = None
+    """an environment's id: list the channels on which it can be disturbed"""
 
 
 class Study(NamedTuple):
@@ -104,12 +109,33 @@ def _demo(settings: Demo, console: Console) -> None:
     lds.run(smaller, console, command="windward demo")
 
 
-def _list(console: Console) -> None:
+def _list(settings: List, console: Console) -> None:
+    if settings.env is not None:
+        _list_channels(settings.env, console)
+        return
     table = Table(title="windward run STUDY")
     for column in ("study", "shows", "time on 2 cores"):
         table.add_column(column)
     for study in STUDIES.values():
         table.add_row(study.name, study.shows, study.time)
+    console.print(table)
+    console.print("Disturbances, as text for Disturbed or the command line:", style="bold")
+    console.print(escape(envs.available()), highlight=False)
+    console.print("Environments (gym.make):", style="bold")
+    console.print("\n".join(f"  {name}" for name in envs.IDS), highlight=False)
+
+
+def _list_channels(env_id: str, console: Console) -> None:
+    try:
+        env = gym.make(env_id)
+    except gym.error.Error as error:
+        raise ValueError(str(error)) from error
+    table = Table(title=f"channels of {env_id}")
+    table.add_column("channel")
+    table.add_column("shape")
+    for name, channel in envs.channels(env).items():
+        table.add_row(name, str(channel.shape))
+    env.close()
     console.print(table)
 
 
@@ -135,7 +161,7 @@ def main(args: Sequence[str] | None = None) -> None:
             case Demo():
                 _demo(command, console)
             case List():
-                _list(console)
+                _list(command, console)
             case Run():
                 STUDIES[type(command.study)].run(command.study, console)
             case Bench():

@@ -22,9 +22,10 @@ from windward.envs.disturbed import Disturbed
 from windward.envs.gradient_sign import GradientSign
 from windward.envs.ids import IDS, register
 from windward.envs.physics import Unstable, Unsupported
+from windward.envs.plots import plot, sequence
 from windward.envs.schedules import FromEpisode, Growing, Interval, Probability
 from windward.envs.simulators import Simulator, simulator
-from windward.envs.specs import Spec, parse
+from windward.envs.specs import Spec, available, parse
 from windward.envs.vector import DisturbedVector
 
 __all__ = [
@@ -52,9 +53,12 @@ __all__ = [
     "Uniform",
     "Unstable",
     "Unsupported",
+    "available",
     "channels",
     "parse",
+    "plot",
     "register",
+    "sequence",
     "simulator",
 ]
 

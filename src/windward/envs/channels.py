@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from windward.envs.physics import Physics
+from windward.envs.physics import Physics, physics_of
 
 Stage = Literal["action", "push", "parameter", "state", "observation", "reward"]
 MUJOCO_ONLY = ("qpos", "qvel", "state", "force", "torque", "mass", "friction", "gravity", "gain")
@@ -30,8 +30,12 @@ class Channel(NamedTuple):
     """which elements of a kind of parameter"""
 
 
-def channels(env: gym.Env, physics: Physics | None) -> dict[str, Channel]:
+def channels(env: gym.Env) -> dict[str, Channel]:
     """All channels of an environment by name."""
+    return _channels(env, physics_of(env.unwrapped))
+
+
+def _channels(env: gym.Env, physics: Physics | None) -> dict[str, Channel]:
     found: dict[str, Channel] = {}
     if physics is not None:
         for part, index in physics.parts.items():
@@ -60,7 +64,7 @@ def _listed(found: dict[str, Channel]) -> str:
 
 def resolve(name: Any, env: gym.Env, physics: Physics | None) -> Channel:
     """The channel of that name, or an error that says what this environment has."""
-    found = channels(env, physics)
+    found = _channels(env, physics)
     if isinstance(name, str) and name in found:
         return found[name]
     base = type(env.unwrapped).__name__

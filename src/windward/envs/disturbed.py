@@ -156,6 +156,7 @@ class Disturbed(
         physics = self._physics
         for push in self._on_action:
             w = _told(told, push)
+            checks.shape("the action", np.asarray(action), push.channel.shape)
             action = within(action, w, self.env.action_space)  # type: ignore[arg-type]
         if self._on_parameter:
             self._write(told)

@@ -1,7 +1,7 @@
 """The adversary of the paper's pendulum experiment: w = ε·sign(∇_x V(x)) (FGSM)."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -26,8 +26,8 @@ class GradientSign:
     """
 
     epsilon: Numbers = 0.01
-    value: Callable[[Any], Any] | None = None
-    gradient: Gradient | None = None
+    value: Callable[[Any], Any] | None = field(default=None, metadata={"text": False})
+    gradient: Gradient | None = field(default=None, metadata={"text": False})
     iid: ClassVar[bool] = False
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from gymnasium.envs.mujoco.walker2d_v5 import Walker2dEnv
 from gymnasium.wrappers import TimeLimit
 
 from windward import checks
+from windward.envs.disturbances import Numbers
 from windward.envs.disturbed import Disturbed
 
 NOISY: dict[str, Any] = {
@@ -27,9 +28,14 @@ NOISY: dict[str, Any] = {
 }
 
 
-def noisy(task: str, bound: float = 0.1, channel: str = "qpos", **settings: Any) -> gym.Env:
+def _text(name: str, value: Any) -> str:
+    """Numbers as a spec's text: the spec of the environment then goes to JSON and back."""
+    return "/".join(str(each) for each in checks.finite_array(name, value, ndim=(0, 1)).ravel())
+
+
+def noisy(task: str, bound: Numbers = 0.1, channel: str = "qpos", **settings: Any) -> gym.Env:
     """A MuJoCo task with U[-bound, bound] on a channel at every step."""
-    return Disturbed(NOISY[task](**settings), f"uniform:bound={bound}", channel)
+    return Disturbed(NOISY[task](**settings), f"uniform:bound={_text('bound', bound)}", channel)
 
 
 def _pendulum(pendulum: str, **settings: Any) -> gym.Env:
@@ -52,22 +58,25 @@ def sine_pendulum(
     env = _pendulum(pendulum, **settings)
     if amplitude is None:
         amplitude = 0.2 if pendulum == "Pendulum" else 0.05
-    sizes = f"{amplitude}" if pendulum == "Pendulum" else f"0/{amplitude}"
-    return Disturbed(env, f"sine:amplitude={sizes},period={period}", "qvel")
+    sizes = amplitude if pendulum == "Pendulum" else (0.0, amplitude)
+    spec = f"sine:amplitude={_text('amplitude', sizes)},period={_text('period', period)}"
+    return Disturbed(env, spec, "qvel")
 
 
 def fgsm_pendulum(
-    pendulum: str = "InvertedPendulum", epsilon: float = 0.01, **settings: Any
+    pendulum: str = "InvertedPendulum",
+    epsilon: Numbers = 0.01,
+    **settings: Any,
 ) -> gym.Env:
     """A pendulum pushed by ε·sign(∇V) on its state, V that of the system linearised upright."""
-    return Disturbed(_pendulum(pendulum, **settings), f"fgsm:epsilon={epsilon}", "state")
+    spec = f"fgsm:epsilon={_text('epsilon', epsilon)}"
+    return Disturbed(_pendulum(pendulum, **settings), spec, "state")
 
 
 def windy_cartpole(amplitude: float = 3.0, period: float = 60.0, **settings: Any) -> gym.Env:
     """CartPole in a sinusoidal wind on the cart; the motor pushes with 10 newtons."""
-    return Disturbed(
-        CartPoleEnv(**settings), f"sine:amplitude={amplitude},period={period}", "force:cart"
-    )
+    spec = f"sine:amplitude={_text('amplitude', amplitude)},period={_text('period', period)}"
+    return Disturbed(CartPoleEnv(**settings), spec, "force:cart")
 
 
 IDS: dict[str, dict[str, Any]] = {

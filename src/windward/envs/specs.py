@@ -38,7 +38,6 @@ DISTURBANCES: dict[str, type] = {
     "fgsm": GradientSign,
 }
 _WHEN = ("start", "stop", "probability", "from_episode", "grow", "grow_episodes")
-_FUNCTIONS = ("value", "gradient")  # fields that text cannot give
 
 
 class Spec(NamedTuple):
@@ -49,9 +48,9 @@ class Spec(NamedTuple):
     when: When = None
 
 
-def fields_of(kind: type) -> list[str]:
-    """The names a spec may set for a kind of disturbance."""
-    return [each.name for each in dataclasses.fields(kind) if each.name not in _FUNCTIONS]
+def fields_of(kind: Any) -> list[dataclasses.Field]:
+    """The fields that a text may set for a kind of disturbance; functions are not among them."""
+    return [each for each in dataclasses.fields(kind) if each.metadata.get("text", True)]
 
 
 def available() -> str:
@@ -60,8 +59,7 @@ def available() -> str:
     for name, kind in DISTURBANCES.items():
         shown = [
             each.name if each.default is dataclasses.MISSING else f"{each.name}={each.default}"
-            for each in dataclasses.fields(kind)
-            if each.name not in _FUNCTIONS
+            for each in fields_of(kind)
         ]
         lines.append(f"  {name}:{','.join(shown)}")
     return "\n".join(lines)
@@ -83,7 +81,7 @@ def _one(text: str) -> Spec:
             f"there is no disturbance {name!r} (in {text!r}); there are\n{available()}"
         )
     kind = DISTURBANCES[name]
-    own = fields_of(kind)
+    own = [each.name for each in fields_of(kind)]
     given: dict[str, Any] = {}
     for item in filter(None, rest.split(",")):
         key, equals, value = item.partition("=")
@@ -95,7 +93,7 @@ def _one(text: str) -> Spec:
         given[key] = value.strip()
     channel = given.pop("channel", None)
     when = _schedule({key: given.pop(key) for key in _WHEN if key in given}, text)
-    whole = {each.name for each in dataclasses.fields(kind) if each.type in (int, "int")}
+    whole = {each.name for each in fields_of(kind) if each.type is int}
     words = {"phase", "after", "sequence"}
     settings = {
         key: _integer(key, value, text)

@@ -7,28 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from windward import checks
+from windward.figures import panels
 from windward.linear.hindsight import BestDAC, regret
 from windward.linear.runs import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-def panels(count: int, width: float = 4.5, height: float = 4.0) -> tuple["Figure", Any]:
-    """A figure without a display, and its axes side by side.
-
-    matplotlib is imported here, so that those who draw nothing do not wait for it.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width * count, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    row = figure.subplots(1, count, squeeze=False)[0]
-    for axes in row:
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    return figure, row
 
 
 def _smooth(costs: np.ndarray, window: int) -> np.ndarray:

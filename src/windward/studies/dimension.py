@@ -21,7 +21,7 @@ from rich.table import Table
 import windward as ww
 from windward import checks
 from windward.core.algorithm import Algorithm
-from windward.linear.plots import panels
+from windward.figures import panels
 from windward.studies import results
 from windward.studies.lds import REPORT_SEED, Problem
 from windward.studies.statistics import Interval, mean_interval

@@ -22,8 +22,8 @@ from rich.table import Table
 import windward as ww
 from windward import checks
 from windward.core.algorithm import Algorithm
+from windward.figures import panels
 from windward.linear import disturbances
-from windward.linear.plots import panels
 from windward.studies import results
 from windward.studies.lds import REPORT_SEED, double_integrator
 from windward.studies.statistics import mean_interval, slope_interval

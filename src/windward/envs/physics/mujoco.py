@@ -19,8 +19,8 @@ from windward.envs.physics.tasks import TASKS
 
 FULL = int(mujoco.mjtState.mjSTATE_FULLPHYSICS)
 ALL = int(mujoco.mjtState.mjSTATE_INTEGRATION)
-BAD = int(mujoco.mjtWarning.mjWARN_BADQPOS)
-"""Warnings from here on say that MuJoCo met a state it cannot go on from, and reset itself."""
+BAD = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC) + 1)
+"""Warnings that MuJoCo met a state it cannot go on from, and reset itself."""
 ROLLOUT_FROM = 16
 """Batches from this size on go to mujoco.rollout's threads; smaller ones are quicker without."""
 
@@ -63,7 +63,7 @@ class MujocoPhysics:
         self.pushes = {f"{kind}:{body}": 3 for kind in ("force", "torque") for body in bodies}
         self._task = TASKS.get(type(env))
         self._shell: Shell | None = None
-        self._warnings = env.data.warning.number[BAD:]
+        self._warnings = env.data.warning.number[BAD]
         self._calm = bytes(self._warnings.nbytes)
         self._held: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -134,7 +134,7 @@ class MujocoDynamics:
         self.parts = _layout(self.model)
         self._bodies = {name: i + 1 for i, name in enumerate(self.parameters.elements["mass"])}
         self._data = mujoco.MjData(self.model)
-        self._warnings = self._data.warning.number[BAD:]
+        self._warnings = self._data.warning.number[BAD.start :]  # NaN controls too
         self._calm = bytes(self._warnings.nbytes)
         data = self._data  # views of it, for the quick path of a prediction
         self._views = (data.qpos, data.qvel, data.act)
