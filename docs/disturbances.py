@@ -55,7 +55,7 @@ def _rows(env_id: str) -> dict[str, str]:
     """How many numbers each channel of an environment takes, elements gathered under one name."""
     env = gym.make(env_id)
     rows: dict[str, str] = {}
-    for name, channel in envs.channels(env).items():
+    for name, channel in envs.channels_of(env).items():
         kind, _, element = name.partition(":")
         count = str(int(np.prod(channel.shape)))
         if element and channel.stage == "push":

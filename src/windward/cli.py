@@ -133,7 +133,7 @@ def _list_channels(env_id: str, console: Console) -> None:
     table = Table(title=f"channels of {env_id}")
     table.add_column("channel")
     table.add_column("shape")
-    for name, channel in envs.channels(env).items():
+    for name, channel in envs.channels_of(env).items():
         table.add_row(name, str(channel.shape))
     env.close()
     console.print(table)

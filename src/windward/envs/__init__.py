@@ -4,7 +4,7 @@ What pushes (`Uniform`, `Sinusoid`, ...), where (`channels`), when (`Interval`, 
 The same environment without the wind: `simulator`.
 """
 
-from windward.envs.channels import Channel, channels
+from windward.envs.channels import Channel, channels_of
 from windward.envs.disturbances import (
     Bias,
     Disturbance,
@@ -54,7 +54,7 @@ __all__ = [
     "Unstable",
     "Unsupported",
     "available",
-    "channels",
+    "channels_of",
     "parse",
     "plot",
     "register",

@@ -15,7 +15,7 @@ import numpy as np
 from windward.envs.physics import Physics, physics_of
 
 Stage = Literal["action", "push", "parameter", "state", "observation", "reward"]
-MUJOCO_ONLY = ("qpos", "qvel", "state", "force", "torque", "mass", "friction", "gravity", "gain")
+PHYSICAL = ("qpos", "qvel", "state", "force", "torque", "mass", "friction", "gravity", "gain")
 
 
 class Channel(NamedTuple):
@@ -30,7 +30,7 @@ class Channel(NamedTuple):
     """which elements of a kind of parameter"""
 
 
-def channels(env: gym.Env) -> dict[str, Channel]:
+def channels_of(env: gym.Env) -> dict[str, Channel]:
     """All channels of an environment by name."""
     return _channels(env, physics_of(env.unwrapped))
 
@@ -45,8 +45,8 @@ def _channels(env: gym.Env, physics: Physics | None) -> dict[str, Channel]:
         for kind, names in physics.parameters.elements.items():
             count = len(names)
             found[kind] = Channel(kind, "parameter", (count,), kind, np.arange(count))
-            if count > 1:
-                for i, name in enumerate(names):
+            for i, name in enumerate(names):
+                if name != kind:
                     one = f"{kind}:{name}"
                     found[one] = Channel(one, "parameter", (1,), kind, np.array([i]))
     action, observation = env.action_space, env.observation_space
@@ -94,7 +94,7 @@ def resolve(name: Any, env: gym.Env, physics: Physics | None) -> Channel:
         raise ValueError(
             f"channel {name!r} needs a Box space; it is {type(space).__name__}{hint}; {possible}"
         )
-    if kind in MUJOCO_ONLY and physics is None:
+    if kind in PHYSICAL and physics is None:
         raise ValueError(
             f"channel {name!r} needs a physics that windward knows (MuJoCo, Pendulum, CartPole); "
             f"{possible}"
@@ -108,6 +108,6 @@ def within(value: Any, w: np.ndarray, space: gym.spaces.Box) -> np.ndarray:
     moved = np.clip(
         value + w, np.minimum(space.low, value), np.maximum(space.high, value), dtype=np.float64
     )
-    if np.issubdtype(value.dtype, np.integer):
-        moved = np.rint(moved)
-    return moved.astype(value.dtype)
+    if np.issubdtype(space.dtype, np.integer):
+        return np.rint(moved).astype(space.dtype)
+    return moved.astype(value.dtype if np.issubdtype(value.dtype, np.floating) else space.dtype)

@@ -200,7 +200,8 @@ class OrnsteinUhlenbeck:
 
     def __post_init__(self) -> None:
         freeze(self, scale=not_negative, mean=_any)
-        checks.positive("tau", checks.finite_array("tau", self.tau, ndim=0))
+        checks.finite_array("tau", self.tau, ndim=0)
+        checks.positive("tau", self.tau)
 
     def block(self, ask: Ask) -> Rows:
         a = float(np.exp(-1.0 / self.tau))
@@ -294,7 +295,8 @@ class Recorded:
     """A recorded sequence, played from its first row in every episode.
 
     Give an array (steps, *shape) (one column may stand for all coordinates), or the path of a
-    .npy or .csv file. Its end is an error, unless `after` says "repeat" or "zero".
+    .npy or .csv file. Its end is an error, unless `after` says "repeat" or "zero", or the schedule
+    is off by then. On "observation" the first row is that of reset.
     """
 
     sequence: Any = field(repr=False)
@@ -329,8 +331,9 @@ class Recorded:
                 f"sequence must have rows of shape {ask.shape}, as the channel has; got {width}"
             )
         times = ask.times
-        column = (1,) * (len(ask.shape) - len(width))  # one column stands for all coordinates
-        rows = self.sequence[times.ravel() % length].reshape(ask.n, *column, *width)
+        rows = self.sequence[times.ravel() % length]
+        if width != ask.shape:  # one column stands for all coordinates
+            rows = rows.reshape((ask.n,) + (1,) * len(ask.shape))
         return ask.rows(rows if self.after == "repeat" else rows * (times < length)), None
 
     def length(self) -> int | None:

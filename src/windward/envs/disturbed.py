@@ -12,7 +12,7 @@ from windward.envs.channels import Channel, resolve, within
 from windward.envs.gradient_sign import Gradient, GradientSign
 from windward.envs.physics import Unsupported, dynamics_of, physics_of
 from windward.envs.schedules import When
-from windward.envs.specs import as_specs
+from windward.envs.specs import as_specs, text_of
 from windward.envs.streams import Stream
 
 
@@ -33,8 +33,9 @@ class Disturbed(
     `disturbance` is an object (`Uniform(0.1)`), a text (`"sine:amp=0.2,period=60"`) or a list of
     them; `channel` says where (a name for all, or a list), `when` says at which steps. Disturbances
     of the state act after the physics step; observation and termination are then those of the
-    disturbed state, the reward stays (deviation 13). What each channel got is in
-    `info["disturbance"]`.
+    disturbed state, the reward and the rest of info stay (deviation 13). What was sent to each
+    channel is in `info["disturbance"]`; of an action or observation, what would leave the space is
+    cut off after that.
 
     The disturbances of an episode follow from the seed and the episode's number alone: `reset(
     seed=s)` begins episode 0 of seed s, each `reset()` after it the next. `seed` is the one used
@@ -59,11 +60,14 @@ class Disturbed(
     ) -> None:
         if isinstance(env, gym.vector.VectorEnv):
             raise ValueError("Disturbed takes one environment; use DisturbedVector for vector ones")
+        self._specs = as_specs(disturbance, channel, when)
+        texts = [text_of(spec) for spec in self._specs]
+        if None not in texts:  # as text, what was given goes to JSON and back with env.spec
+            disturbance, channel, when = " + ".join(map(str, texts)), None, None
         RecordConstructorArgs.__init__(
             self, disturbance=disturbance, channel=channel, when=when, seed=seed
         )
         gym.Wrapper.__init__(self, env)
-        self._specs = as_specs(disturbance, channel, when)
         self._seed = None if seed is None else checks.integer("seed", seed, 0)
         self._episode = -1
         self._ready = False
@@ -74,9 +78,9 @@ class Disturbed(
         self._physics = physics_of(self.unwrapped)
         inner = list(layers.chain(self.env))
         depth = sum(isinstance(layer, Disturbed) for layer in inner)
-        self._pushes = [self._make(spec, (depth, i), inner) for i, spec in enumerate(self._specs)]
+        self.pushes = [self._make(spec, (depth, i), inner) for i, spec in enumerate(self._specs)]
         stages = {
-            stage: [push for push in self._pushes if push.channel.stage == stage]
+            stage: [push for push in self.pushes if push.channel.stage == stage]
             for stage in ("action", "push", "parameter", "state", "observation", "reward")
         }
         self._on_action, self._on_push = stages["action"], stages["push"]
@@ -85,6 +89,8 @@ class Disturbed(
         self._adversary = any(push.gradient is not None for push in self._on_state)
         if self._on_state:
             layers.check_inside(inner)
+        if self._on_push and self._physics is not None and self._physics.steered:
+            layers.act_through(inner, self.action_space.sample())  # refuses what hides the action
         self._inner = [layer for layer in inner if type(layer) not in layers.PASSIVE]
         self._written: dict[str, np.ndarray] = {}
         self._seen: list[np.ndarray] = []
@@ -131,15 +137,15 @@ class Disturbed(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode; a seed makes it the first of that seed."""
+        self._restore()
+        observation, info = self.env.reset(seed=seed, options=options)
         if seed is not None:
             self._seed, self._episode = seed, 0
         else:
             if self._seed is None:
                 self._seed = int(np.random.SeedSequence().generate_state(1)[0])
             self._episode += 1
-        self._restore()
-        observation, info = self.env.reset(seed=seed, options=options)
-        for push in self._pushes:
+        for push in self.pushes:
             push.stream.restart(self._seed, self._episode)
         self._ready = True
         if self._on_observation:
@@ -175,14 +181,14 @@ class Disturbed(
         for push in self._on_reward:
             reward = reward + float(_told(told, push)[0])
         inside = info.get("disturbance")
-        info["disturbance"] = _merge(inside, told) if inside else told
+        info["disturbance"] = merge(inside, told) if inside else told
         return observation, reward, terminated, truncated, info
 
     def _pushed(self, action: Any, told: dict[str, np.ndarray]) -> Any:
         """A step with forces on."""
         physics = self._physics
         assert physics is not None
-        inner = layers.act_through(self._inner, action)
+        inner = layers.act_through(self._inner, action) if physics.steered else action
         try:
             for push in self._on_push:
                 physics.push(push.channel.part, inner, _told(told, push))
@@ -262,22 +268,33 @@ class Disturbed(
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
         self_made = [name for name in state if name.startswith("_on_")]
-        for name in (*self_made, "_physics", "_pushes", "_inner", "_written", "_seen"):
+        for name in (*self_made, "_physics", "pushes", "_inner", "_written", "_seen"):
             state.pop(name)
+        # MuJoCo environments are made anew from their settings; others come with what was written.
+        parameters = None if self._physics is None else self._physics.parameters
+        state["_first"] = getattr(parameters, "first", None)
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        first = state.pop("_first")
         self.__dict__.update(state)
         self._ready = False  # MuJoCo environments come back without their state: reset first
         self._bind()
+        if first is not None and self._physics is not None:
+            self._physics.parameters.first.update(first)  # type: ignore[attr-defined]
+            self._physics.parameters.restore()
 
 
 def nominal_parameters(wrappers: list[gym.Wrapper]) -> Any:
-    """The parameters from before any disturbance; None where no wrapper disturbs them."""
-    for layer in wrappers:
-        if isinstance(layer, Disturbed) and layer._on_parameter and layer._physics is not None:
-            return layer._physics.parameters
-    return None
+    """The parameters from before any disturbance; None where no wrapper disturbs them.
+
+    The innermost Disturbed was there first.
+    """
+    found = [layer for layer in wrappers if isinstance(layer, Disturbed)]
+    if not any(layer._on_parameter for layer in found):
+        return None
+    physics = found[-1]._physics
+    return None if physics is None else physics.parameters
 
 
 def _told(told: dict[str, np.ndarray], push: Push) -> np.ndarray:
@@ -288,10 +305,15 @@ def _told(told: dict[str, np.ndarray], push: Push) -> np.ndarray:
 
 
 def _add(told: dict[str, np.ndarray], name: str, w: np.ndarray) -> None:
-    told[name] = told[name] + w if name in told else w
+    # Of vector environments, _name says which rows have a share.
+    if name in told:
+        told[name] = told[name] | w if w.dtype == bool else told[name] + w
+    else:
+        told[name] = w
 
 
-def _merge(inside: dict[str, np.ndarray], told: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def merge(inside: dict[str, np.ndarray], told: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What wrappers inside told and what this one tells; shares of one channel add up."""
     merged = dict(inside)
     for name, w in told.items():
         _add(merged, name, w)

@@ -34,6 +34,10 @@ class GradientSign:
         freeze(self, epsilon=not_negative)
         if self.value is not None and self.gradient is not None:
             raise ValueError("give value or gradient, not both")
+        for name in ("value", "gradient"):
+            function = getattr(self, name)
+            if function is not None and not callable(function):
+                raise ValueError(f"{name} must be a function of a vector; got {function!r}")
 
     def block(self, ask: Ask) -> Rows:
         """The sizes ε; the sign is the environment's answer at each step."""
@@ -52,7 +56,14 @@ class GradientSign:
                 "gradient-sign needs value=V or gradient=∇V here: there is no system to linearise"
             )
         checks.shape("the gradient of V", np.asarray(gradient(example)), example.shape)
-        return gradient
+        return _finite(gradient)
+
+
+def _finite(gradient: Gradient) -> Gradient:
+    def checked(x: np.ndarray) -> np.ndarray:
+        return checks.finite_array("the gradient of V", gradient(x))
+
+    return checked
 
 
 def differentiate(value: Callable[[Any], Any], example: np.ndarray) -> Gradient:

@@ -38,28 +38,39 @@ def chain(env: gym.Env) -> Iterator[gym.Wrapper]:
 
 
 def _is(layer: gym.Wrapper, kinds: tuple[Any, ...]) -> bool:
-    kind = type(layer)
-    return f"{kind.__module__}.{kind.__name__}" in kinds or kind in kinds
+    """Whether a layer is one of the kinds, or of a class made from one that steps alike."""
+    name = f"{type(layer).__module__}.{type(layer).__name__}"
+    return any(
+        name == kind
+        if isinstance(kind, str)
+        else isinstance(layer, kind) and type(layer).step is kind.step
+        for kind in kinds
+    )
 
 
 def maps(layer: gym.Wrapper) -> str:
     """What a layer maps: "action", "observation", "reward", or "" for nothing.
 
-    Raises Unsupported for a layer that keeps a state of its own or overrides `step`.
+    Raises Unsupported for a layer that keeps a state of its own or changes how steps go.
     """
     kind = type(layer)
     if getattr(kind, "see_through", False) or _is(layer, PASSIVE) or _is(layer, _RECORDERS):
         return ""
-    stateful = kind.__module__.startswith("gymnasium.wrappers.stateful_")
+    stateful = isinstance(layer, wrappers.AddRenderObservation) or kind.__module__.startswith(
+        "gymnasium.wrappers.stateful_"
+    )
     for base, name in _MAPS.items():
-        if isinstance(layer, base) and kind.step is base.step and not stateful:
+        # A reset of its own says that a map has a state to reset.
+        plain = kind.step is base.step and kind.reset is base.reset
+        if isinstance(layer, base) and plain and not stateful:
             return name
-    if kind.step is gym.Wrapper.step and kind.reset is gym.Wrapper.reset:
+    if kind.step is gym.Wrapper.step:
         return ""
     raise Unsupported(
-        f"windward cannot see through the wrapper {kind.__name__}: it keeps a state of its own or "
-        f"overrides step. Put it outside, around what windward makes; if it leaves actions, "
-        "observations and dynamics alone, set see_through = True on its class"
+        f"windward cannot see through the wrapper {kind.__name__}, which keeps a state of its own "
+        "or has a step of its own: leave it outside, and use windward on the environment in it. "
+        "If it leaves actions, observations, rewards and ends alone, say see_through = True on "
+        "its class"
     )
 
 

@@ -92,7 +92,7 @@ def as_schedules(when: When) -> tuple[Schedule | Callable[[int, int], float], ..
         return ()
     if isinstance(when, Sequence) and not isinstance(when, str):
         return tuple(each for item in when for each in as_schedules(item))
-    if hasattr(when, "factors") or callable(when):
+    if not isinstance(when, type) and (hasattr(when, "factors") or callable(when)):
         return (when,)
     raise ValueError(
         f"when must be Interval, Probability, FromEpisode, Growing, a function (step, episode) -> "

@@ -3,6 +3,7 @@
 `eqn:pd3`: ŵ_t = x_{t+1} - f_sim(x_t, u_t).
 """
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 from windward import checks
 from windward.envs import layers
 from windward.envs.channels import within
-from windward.envs.disturbed import Disturbed, Push, nominal_parameters
+from windward.envs.disturbed import Disturbed, nominal_parameters
 from windward.envs.physics import Dynamics, Unsupported, dynamics_of
 from windward.envs.physics.function import FunctionDynamics
 from windward.envs.streams import Redraw
 
+Map = Callable[[np.ndarray], np.ndarray]
 StepFunction = Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]]
 
 
@@ -24,7 +26,7 @@ class Simulator:
     """The undisturbed environment on batches of states; made by `simulator`.
 
     Actions are those of the outermost wrapper, states are those of the physics. The environment
-    itself is read, never changed.
+    itself is read, never changed. Its model is read once: make a new simulator after changing it.
     """
 
     def __init__(
@@ -37,30 +39,46 @@ class Simulator:
         seed: int,
     ) -> None:
         self.env, self.copies, self.noisy = env, copies, noisy
-        self.d_x = dynamics.d_x
         self._dynamics = dynamics
-        self._layers = [layer for layer in wrappers if type(layer) not in layers.PASSIVE]
-        self._rewards = [layer for layer in reversed(wrappers) if layers.maps(layer) == "reward"]
         self._rng = np.random.default_rng(seed)
-        noise = self._noise() if noisy else []
-        self._action_noise = {id(push): fresh for push, fresh in noise if _at(push, "action")}
-        self._push_noise = [
-            (push.channel.part, fresh) for push, fresh in noise if _at(push, "push")
-        ]
-        parts = dynamics.parts
-        self._state_noise = [
-            (parts[push.channel.part], fresh) for push, fresh in noise if _at(push, "state")
-        ]
+        self._rewards = [layer for layer in reversed(wrappers) if layers.maps(layer) == "reward"]
+        self._observations = [layer for layer in wrappers if layers.maps(layer) == "observation"]
+        self._actions: list[Map] = []
+        self._push_noise: list[tuple[str, Redraw]] = []
+        self._state_noise: list[tuple[np.ndarray, Redraw]] = []
+        self._noise_before = False
+        for layer in wrappers:
+            if layers.maps(layer) == "action":
+                self._actions.append(_rowwise(layer))
+            elif isinstance(layer, Disturbed) and noisy:
+                self._redraw(layer)
 
-    def _noise(self) -> list[tuple[Push, Redraw]]:
-        """The iid disturbances of the environment's dynamics, which copies draw anew."""
-        return [
-            (push, Redraw(push.stream, self._rng))
-            for layer in self._layers
-            if isinstance(layer, Disturbed)
-            for push in layer._pushes
-            if push.stream.disturbance.iid
-        ]
+    def _redraw(self, layer: Disturbed) -> None:
+        """Takes up the iid disturbances of a wrapper; copies draw them anew."""
+        for push in layer.pushes:
+            if not push.stream.disturbance.iid:
+                continue
+            fresh, channel = Redraw(push.stream, self._rng), push.channel
+            if channel.stage == "action":
+                self._actions.append(_noise(fresh, layer.env.action_space))
+                self._noise_before = True
+            elif channel.stage in ("push", "state") and isinstance(
+                self._dynamics, FunctionDynamics
+            ):
+                raise Unsupported(
+                    f"a simulator from a function does not know where {channel.name!r} is in its "
+                    "states, so it cannot redraw the noise there: pass noisy=False"
+                )
+            elif channel.stage == "push":
+                self._push_noise.append((channel.part, fresh))
+                self._noise_before = True
+            elif channel.stage == "state":
+                self._state_noise.append((self._dynamics.parts[channel.part], fresh))
+
+    @property
+    def d_x(self) -> int:
+        """How many numbers a state has."""
+        return self._dynamics.d_x
 
     def state(self) -> np.ndarray:
         """The environment's true state x_t, in float64."""
@@ -72,81 +90,97 @@ class Simulator:
         With `noisy`, the mean over `copies` steps with noise of their own; noise that enters
         after the physics leaves the physics of all copies the same, so that runs once.
         """
-        if not self._action_noise and not self._push_noise:
-            x_next = self._dynamics.advance(None, self._actions(np.asarray(action)[None]), {})[0]
+        u = self._checked("action", np.asarray(action)[None])
+        if not self._noise_before:
+            x_next = self._dynamics.advance(None, self._act(u), {})[0]
             for part, fresh in self._state_noise:
                 x_next[part] += fresh.next(self.copies).sum(axis=0) / self.copies
             return x_next
-        u = self._actions(np.repeat(np.asarray(action)[None], self.copies, axis=0))
-        x_next = self._dynamics.advance(None, u, self._forces(self.copies))
+        u = np.repeat(u, self.copies, axis=0)
+        x_next = self._dynamics.advance(None, self._act(u), self._forces(self.copies))
         return self._shifted(x_next).mean(axis=0)
 
     def step(self, x: Any, u: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(x_next, cost, terminated) for rows of states and actions; c = -reward.
 
         One state with a batch of actions, or one action with a batch of states, is repeated. A row
-        that the physics could not compute is NaN. With `noisy`, each row has noise of its own; as
-        in Disturbed, termination is that of the disturbed state and the cost stays.
+        that the physics could not compute has NaN for state and cost, and ends. With `noisy`, each
+        row has noise of its own; as in Disturbed, the end is that of the disturbed state and the
+        cost stays.
         """
         x, u = self._rows(x, u)
-        inner = self._actions(u)
-        x_next, cost, terminated = self._dynamics.step(x, inner, self._forces(len(x)))
+        inner = self._act(u)
+        with np.errstate(all="ignore"):
+            x_next, cost, terminated = self._dynamics.step(x, inner, self._forces(len(x)))
+            lost = ~np.isfinite(x_next).all(axis=1) | ~np.isfinite(cost)
         if self._rewards:
             cost = np.array([-self._reward(-each) for each in cost])
         if self._state_noise:
             x_next = self._shifted(x_next)
-            terminated = self._dynamics.terminated(x_next, inner)
-        return x_next, cost, terminated | ~np.isfinite(x_next).all(axis=1)
+            terminated = self._dynamics.terminated(np.where(lost[:, None], x, x_next), inner)
+        x_next[lost], cost[lost] = np.nan, np.nan
+        return x_next, cost, terminated | lost
 
     def observation(self, x: Any) -> np.ndarray:
         """Observations of states, as the outermost wrapper shows them, undisturbed."""
         x = checks.finite_array("x", x, ndim=(1, 2))
+        _width("x", x, self.d_x, "states")
         rows = np.atleast_2d(x)
-        checks.shape("x", rows, (len(rows), self.d_x), "states")
-        seen = self._dynamics.observation(rows)
-        maps = [layer for layer in self._layers if layers.maps(layer) == "observation"]
-        if maps:
-            seen = np.array([layers.observe_through(maps, each) for each in seen])
+        shape = self.env.unwrapped.observation_space.shape or ()
+        seen = self._dynamics.observation(rows).reshape(len(rows), *shape)
+        if self._observations:
+            seen = np.array([layers.observe_through(self._observations, each) for each in seen])
         return seen[0] if x.ndim == 1 else seen
 
     def state_of(self, observation: Any) -> np.ndarray:
         """States of observations; refuses where the observation dropped or clipped something."""
-        for layer in self._layers:
-            if layers.maps(layer) == "observation":
-                raise Unsupported(
-                    f"{type(layer).__name__} changes observations: there is no way back to states"
-                )
+        for layer in self._observations:
+            raise Unsupported(
+                f"{type(layer).__name__} changes observations: there is no way back to states"
+            )
         observation = checks.finite_array("observation", observation, ndim=(1, 2))
-        rows = np.atleast_2d(observation)
-        states = self._dynamics.state_of(rows)
+        _width("observation", observation, self.env.observation_space.shape[0], "observations")  # type: ignore[index]
+        states = self._dynamics.state_of(np.atleast_2d(observation))
         return states[0] if observation.ndim == 1 else states
 
     def _rows(self, x: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
         """States and actions as rows of one batch."""
         x = checks.finite_array("x", x, ndim=2)
-        space = self.env.action_space
-        u = np.asarray(u)
-        width = space.shape or ()
-        if u.ndim != len(width) + 1 or u.shape[1:] != width:
-            raise ValueError(f"u must be a batch of actions (n, *{width}); got shape {u.shape}")
-        checks.finite_array("u", u)
-        checks.shape("x", x, (len(x), self.d_x), "states")
-        n = max(len(x), len(u))
-        if len(x) not in (1, n) or len(u) not in (1, n):
-            raise ValueError(f"x has {len(x)} rows and u has {len(u)}")
+        _width("x", x, self.d_x, "states")
+        try:
+            u = np.asarray(u)
+        except ValueError as error:
+            raise ValueError("u must be a batch of actions, all of one shape") from error
+        u = self._checked("u", u)
+        n = len(u) if len(x) == 1 else len(x)
+        if len(u) not in (1, n):
+            raise ValueError(f"x has {n} rows and u has {len(u)}: as many, or one of either")
         repeat = [np.repeat(each, n if len(each) == 1 else 1, axis=0) for each in (x, u)]
         return repeat[0], repeat[1]
 
-    def _actions(self, u: np.ndarray) -> np.ndarray:
+    def _checked(self, name: str, u: np.ndarray) -> np.ndarray:
+        """Rows of actions that the action space allows in shape, kind and number."""
+        space = self.env.action_space
+        shape: tuple[int, ...] = space.shape or ()
+        if u.shape[1:] != shape or u.ndim != len(shape) + 1:
+            raise ValueError(
+                f"{name} must hold actions of shape {shape}; "
+                f"got {u.shape[1:] if name == 'action' else u.shape}"
+            )
+        if u.dtype.kind not in "biuf":
+            raise ValueError(f"{name} must be of numbers; got {u.dtype}")
+        if not math.isfinite(u.sum()):
+            raise ValueError(f"{name} must be finite; got {u[~np.isfinite(u)][0]}")
+        if isinstance(space, gym.spaces.Discrete):
+            odd = [each for each in u if each not in range(space.start, space.start + space.n)]
+            if odd:
+                raise ValueError(f"{name} must be in {space}; got {odd[0]}")
+        return u
+
+    def _act(self, u: np.ndarray) -> np.ndarray:
         """Actions as they reach the physics: through wrappers, with fresh noise on the way."""
-        for layer in self._layers:
-            if isinstance(layer, Disturbed):
-                for push in layer._on_action:
-                    if id(push) in self._action_noise:
-                        w = self._action_noise[id(push)].next(len(u))
-                        u = within(u, w, layer.env.action_space)  # type: ignore[arg-type]
-            elif layers.maps(layer) == "action":
-                u = np.stack([np.asarray(layer.action(each)) for each in u])  # type: ignore[attr-defined]
+        for each in self._actions:
+            u = each(u)
         return u
 
     def _reward(self, reward: float) -> float:
@@ -169,8 +203,24 @@ class Simulator:
         return x_next
 
 
-def _at(push: Push, stage: str) -> bool:
-    return push.channel.stage == stage
+def _rowwise(layer: Any) -> Map:
+    """An action wrapper's map on rows; its function knows single actions."""
+    shape = layer.env.action_space.shape
+
+    def rows(u: np.ndarray) -> np.ndarray:
+        return np.array([layer.action(each) for each in u]).reshape(len(u), *shape)
+
+    return rows
+
+
+def _noise(fresh: Redraw, space: Any) -> Map:
+    """Fresh noise on actions."""
+    return lambda u: within(u, fresh.next(len(u)), space)
+
+
+def _width(name: str, array: np.ndarray, width: int, what: str) -> None:
+    if array.shape[-1] != width:
+        raise ValueError(f"{name} must be {what} of {width} numbers; got shape {array.shape}")
 
 
 def simulator(
@@ -193,13 +243,17 @@ def simulator(
         seed: of that generator.
         scale: makes it wrong on purpose: {"mass": 1.2, "friction": 0.8} multiplies parameters;
             {"mass:torso": 2.0} those of one element.
-        step: for other environments, f(x, u) -> (x_next, cost, terminated) on rows.
-        state: with `step`, env -> x, the state now.
+            Those of several entries multiply.
+        step: for other environments, f(x, u) -> (x_next, cost, terminated) on rows, u as the
+            unwrapped environment gets it.
+        state: with `step`, env -> x, the state now, of the unwrapped environment.
 
     Raises:
         Unsupported: a wrapper that cannot be seen through, or an environment without a known
             physics and no `step`.
     """
+    if not isinstance(env, (gym.Env, gym.vector.VectorEnv)):
+        raise ValueError(f"env must be an environment; got {env!r}: use gym.make for an id")
     if isinstance(env, gym.vector.VectorEnv):
         raise Unsupported("a simulator is of one environment: make one for each of the vector")
     checks.integer("copies", copies, 1)
@@ -218,19 +272,26 @@ def simulator(
             f"windward has no physics of {type(env.unwrapped).__name__} (it knows MuJoCo, Pendulum "
             "and CartPole): give step=f(x, u) -> (x_next, cost, terminated) and state=env -> x"
         )
-    for name, factor in (scale or {}).items():
-        _scale(dynamics, name, factor)
+    _scale(dynamics, scale)
     return Simulator(env, dynamics, wrappers, copies, noisy, checks.integer("seed", seed, 0))
 
 
-def _scale(dynamics: Dynamics, name: str, factor: Any) -> None:
-    kind, _, element = name.partition(":")
+def _scale(dynamics: Dynamics, scale: Mapping[str, float] | None) -> None:
+    """Multiplies parameters of a simulator's model."""
+    if scale is None:
+        return
+    if not isinstance(scale, Mapping):
+        raise ValueError(f'scale must be a mapping such as {{"mass": 1.2}}; got {scale!r}')
     elements = dynamics.parameters.elements
-    if kind not in elements or (element and element not in elements[kind]):
-        known = ", ".join(elements.get(kind, elements))
-        raise ValueError(f"scale knows no {name!r} here; there are {known or 'no parameters'}")
-    number = float(
-        checks.positive(f"scale[{name!r}]", checks.finite_array("scale", factor, ndim=0))
-    )
-    factors = np.array([1.0 if element and element != each else number for each in elements[kind]])
-    dynamics.parameters.write(kind, factors)
+    factors: dict[str, np.ndarray] = {}
+    for name, value in scale.items():
+        kind, _, element = str(name).partition(":")
+        if kind not in elements or (element and element not in elements[kind]):
+            known = ", ".join(elements.get(kind, elements))
+            raise ValueError(f"scale knows no {name!r} here; there are {known or 'no parameters'}")
+        number = checks.finite_array(f"scale[{name!r}]", value, ndim=0)
+        checks.positive(f"scale[{name!r}]", number.item())
+        factor = factors.setdefault(kind, np.ones(len(elements[kind])))
+        factor[[not element or element == each for each in elements[kind]]] *= number
+    for kind, factor in factors.items():
+        dynamics.parameters.write(kind, factor)

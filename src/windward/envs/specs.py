@@ -6,6 +6,7 @@ grow_episodes. A value is a number, or one for each coordinate as 0.1/0/0.2.
 """
 
 import dataclasses
+import re
 from typing import Any, NamedTuple
 
 from windward.envs.disturbances import (
@@ -22,7 +23,14 @@ from windward.envs.disturbances import (
     Uniform,
 )
 from windward.envs.gradient_sign import GradientSign
-from windward.envs.schedules import FromEpisode, Growing, Interval, Probability, When
+from windward.envs.schedules import (
+    FromEpisode,
+    Growing,
+    Interval,
+    Probability,
+    When,
+    as_schedules,
+)
 
 DISTURBANCES: dict[str, type] = {
     "uniform": Uniform,
@@ -71,7 +79,9 @@ def parse(text: str) -> list[Spec]:
     >>> parse("sine:amp=0.2,period=60")[0].disturbance
     Sinusoid(amplitude=0.2, period=60.0, phase=0.0)
     """
-    return [_one(each.strip()) for each in text.split(" + ")]
+    if not isinstance(text, str):
+        raise ValueError(f"expected a text such as sine:amp=0.2,period=60; got {text!r}")
+    return [_one(each.strip()) for each in re.split(r"\+(?=\s*[A-Za-z])", text)]
 
 
 def _one(text: str) -> Spec:
@@ -101,10 +111,10 @@ def _one(text: str) -> Spec:
         else _numbers(key, value, text, word=key in words)
         for key, value in given.items()
     }
-    try:
-        return Spec(kind(**settings), channel, when)
-    except TypeError as error:
-        raise ValueError(f"{name} needs {', '.join(own)}; got {text!r}") from error
+    for each in fields_of(kind):
+        if each.default is dataclasses.MISSING and each.name not in settings:
+            raise ValueError(f"{name} needs {each.name}=... (in {text!r})")
+    return Spec(kind(**settings), channel, when)
 
 
 def _field(key: str, fields: tuple[str, ...], text: str) -> str:
@@ -151,12 +161,62 @@ def _schedule(given: dict[str, str], text: str) -> When:
     return schedules or None
 
 
+def text_of(spec: Spec) -> str | None:
+    """The text that gives a spec; None where it holds functions, arrays or files.
+
+    >>> text_of(Spec(Sinusoid((0.1, 0.0), 60), "qvel", Interval(100)))
+    'sine:amplitude=0.1/0.0,period=60.0,phase=0.0,channel=qvel,start=100'
+    """
+    kind: Any = type(spec.disturbance)
+    name = next((name for name, each in DISTURBANCES.items() if each is kind), None)
+    schedule = _schedule_text(as_schedules(spec.when))
+    if name is None or kind is Recorded or schedule is None:
+        return None
+    fields = {
+        each.name: getattr(spec.disturbance, each.name)
+        for each in dataclasses.fields(kind)
+        if getattr(spec.disturbance, each.name) is not None
+    }
+    channel = {} if spec.channel is None else {"channel": spec.channel}
+    items = []
+    for key, value in (fields | channel | schedule).items():
+        flat = value if isinstance(value, tuple) else (value,)
+        if any(callable(each) or isinstance(each, tuple) for each in flat):
+            return None
+        items.append(f"{key}={'/'.join(map(str, flat))}")
+    return f"{name}:{','.join(items)}"
+
+
+def _schedule_text(schedules: tuple[Any, ...]) -> dict[str, Any] | None:
+    """The keys that give schedules; None where there are functions or two of a kind."""
+    given: dict[str, Any] = {}
+    for each in schedules:
+        own: dict[str, Any]
+        match each:
+            case Interval():
+                own = {"start": each.start, "stop": each.stop}
+            case Probability():
+                own = {"probability": each.p}
+            case FromEpisode():
+                own = {"from_episode": each.episode}
+            case Growing():
+                own = {"grow": each.steps, "grow_episodes": each.episodes}
+            case _:
+                return None
+        own = {key: value for key, value in own.items() if value is not None}
+        if own.keys() & given.keys():
+            return None
+        given |= own
+    return given
+
+
 def as_specs(disturbance: Any, channel: Any, when: When) -> list[Spec]:
     """What Disturbed was given as specs; `channel` and `when` fill in what specs leave open.
 
     `disturbance` is one or a list, each an object or text; `channel` is one for all or a list.
     """
-    listed = list(disturbance) if isinstance(disturbance, (list, tuple)) else [disturbance]
+    one = isinstance(disturbance, Spec) or not isinstance(disturbance, (list, tuple))
+    listed = [disturbance] if one else list(disturbance)
     if not listed:
         raise ValueError("give at least one disturbance")
     where = channel if isinstance(channel, (list, tuple)) else [channel] * len(listed)
@@ -180,7 +240,7 @@ def _specs_of(item: Any) -> list[Spec]:
         return parse(item)
     if isinstance(item, Spec):
         return [item]
-    if isinstance(item, type) or not hasattr(item, "block"):
+    if isinstance(item, type) or not (hasattr(item, "block") and hasattr(item, "iid")):
         raise ValueError(
             f"a disturbance is an object such as Uniform(0.1) or text; got {item!r}; "
             f"there are\n{available()}"

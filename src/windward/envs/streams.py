@@ -30,8 +30,7 @@ class Stream:
         schedules = as_schedules(when)
         self.planned: list[Any] = [each for each in schedules if hasattr(each, "factors")]
         self.called: list[Any] = [each for each in schedules if not hasattr(each, "factors")]
-        self._always = disturbance.iid and not schedules
-        self._moves = [True] * BLOCK
+        self._due = [True] * BLOCK
         self._length = disturbance.length() if isinstance(disturbance, Recorded) else None
         self.restart(0, 0)
         self._draw()  # a wrong shape shows now, not in the middle of a run
@@ -49,19 +48,30 @@ class Stream:
     def _draw(self) -> None:
         ask = Ask(self._rng, self.t, BLOCK, self.shape, self._carry)
         rows, self._carry = self.disturbance.block(ask)
-        for schedule in self.planned:
-            factor = schedule.factors(self._coin, self.episode, self.t, BLOCK)
+        self._check(rows)
+        if self.planned:
+            factors = [
+                each.factors(self._coin, self.episode, self.t, BLOCK) for each in self.planned
+            ]
+            factor = np.prod(factors, axis=0)
             rows = rows * factor.reshape((BLOCK,) + (1,) * len(self.shape))
+            self._due = (factor != 0).tolist()
         self._rows = rows
-        if not self._always:
-            self._moves = np.asarray(rows.reshape(BLOCK, -1).any(axis=1)).tolist()
+        self._moves = np.asarray(rows.reshape(BLOCK, -1).any(axis=1)).tolist()
         self._row = 0
+
+    def _check(self, rows: np.ndarray) -> None:
+        """What a disturbance of one's own may get wrong."""
+        kind = type(self.disturbance).__name__
+        checks.shape(f"the rows of {kind}.block", rows, (BLOCK, *self.shape))
+        if not np.isfinite(rows).all():
+            raise ValueError(f"{kind}.block gave a disturbance that is not finite")
 
     def next(self) -> np.ndarray:
         """The row of this step, shape `shape`."""
         if self._row == BLOCK:
             self._draw()
-        if self._length is not None and self.t >= self._length:
+        if self._length is not None and self.t >= self._length and self._due[self._row]:
             raise ValueError(
                 f"the recorded sequence has {self._length} rows and this is step {self.t} of the "
                 'episode: record more, or set after="repeat" or after="zero"'
@@ -69,7 +79,9 @@ class Stream:
         w = self._rows[self._row]
         self.active = self._moves[self._row]
         for function in self.called:
-            w = w * factor_of(function(self.t, self.episode))
+            factor = factor_of(function(self.t, self.episode))
+            w = w * factor
+            self.active = self.active and factor != 0
         self._row += 1
         self.t += 1
         return w
@@ -98,7 +110,7 @@ class Redraw:
     def next(self, n: int) -> np.ndarray:
         """n rows for the coming step, shape (n, *shape)."""
         if self._used + n > len(self._rows):
-            ask = Ask(self._rng, 0, n * BLOCK, self.stream.shape, None)
+            ask = Ask(self._rng, 0, max(n, 4 * BLOCK), self.stream.shape, None)
             self._rows, _ = self.stream.disturbance.block(ask)
             self._used = 0
         rows = self._rows[self._used : self._used + n]

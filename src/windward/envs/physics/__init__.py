@@ -18,19 +18,26 @@ from windward.envs.physics.shell import Unsupported
 
 __all__ = ["Dynamics", "Physics", "Unstable", "Unsupported", "dynamics_of", "physics_of"]
 
-_KNOWN: list[tuple[type, type, type]] = [
+_KNOWN: list[tuple[Any, Any, Any]] = [
     (MujocoEnv, MujocoPhysics, MujocoDynamics),
     (PendulumEnv, PendulumPhysics, PendulumDynamics),
     (CartPoleEnv, CartPolePhysics, CartPoleDynamics),
 ]
 
 
+def _known(base: Any) -> tuple[Any, Any] | None:
+    for kind, physics, dynamics in _KNOWN:
+        # MuJoCo environments run their own step code; the others' equations are ours to know, so
+        # a class that changes them is not one of them.
+        if isinstance(base, kind) and (kind is MujocoEnv or type(base).step is kind.step):
+            return physics, dynamics
+    return None
+
+
 def physics_of(base: Any) -> Physics | None:
     """The physics of an unwrapped environment in place; None if windward does not know it."""
-    for kind, physics, _ in _KNOWN:
-        if isinstance(base, kind):
-            return physics(base)
-    return None
+    known = _known(base)
+    return None if known is None else known[0](base)
 
 
 def dynamics_of(base: Any, nominal: Any = None) -> Dynamics | None:
@@ -38,7 +45,5 @@ def dynamics_of(base: Any, nominal: Any = None) -> Dynamics | None:
 
     `nominal` are Parameters that remember the values from before any disturbance.
     """
-    for kind, _, dynamics in _KNOWN:
-        if isinstance(base, kind):
-            return dynamics(base, nominal)
-    return None
+    known = _known(base)
+    return None if known is None else known[1](base, nominal)

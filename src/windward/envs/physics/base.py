@@ -21,6 +21,8 @@ class Physics(Protocol):
     pushes: Mapping[str, int]
     """names of forces ("force:torso") -> how many numbers each takes"""
     parameters: Parameters
+    steered: bool
+    """whether a force depends on the action it acts with"""
 
     def state(self) -> np.ndarray:
         """The state x now, in float64."""
@@ -50,10 +52,14 @@ class Physics(Protocol):
 class Dynamics(Protocol):
     """The undisturbed dynamics f of an environment on batches of states; never changes it."""
 
-    d_x: int
     parts: Mapping[str, np.ndarray]
     """as in Physics"""
     parameters: Parameters
+
+    @property
+    def d_x(self) -> int:
+        """How many numbers a state has."""
+        ...
 
     def state(self) -> np.ndarray:
         """The environment's state x now, in float64."""

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
@@ -20,6 +21,13 @@ CARTPOLE = {
 CARTPOLE_PARTS = {"qpos": np.array([0, 2]), "qvel": np.array([1, 3]), "state": np.arange(4)}
 
 
+def _state(env: Any) -> np.ndarray:
+    state = getattr(env, "state", None)
+    if state is None:
+        raise gym.error.ResetNeeded("the environment has no state yet: call reset() first")
+    return np.array(state, dtype=np.float64)
+
+
 def _wrap(angle: np.ndarray) -> np.ndarray:
     """An angle in [-π, π)."""
     return ((angle + np.pi) % (2 * np.pi)) - np.pi
@@ -33,7 +41,7 @@ class _InPlace:
 
     def state(self) -> np.ndarray:
         """See Physics."""
-        return np.array(self.env.state, dtype=np.float64)
+        return _state(self.env)
 
     def add(self, part: str, w: np.ndarray) -> None:
         """See Physics."""
@@ -47,6 +55,8 @@ class _InPlace:
 
 class PendulumPhysics(_InPlace):
     """Pendulum in place; x = (angle, angular velocity), the angle 0 when upright."""
+
+    steered = False
 
     def __init__(self, env: PendulumEnv) -> None:
         self.env = env
@@ -67,6 +77,8 @@ class PendulumPhysics(_InPlace):
 
 class CartPolePhysics(_InPlace):
     """CartPole in place; x = (position, velocity, angle, angular velocity)."""
+
+    steered = True
 
     def __init__(self, env: CartPoleEnv) -> None:
         self.env = env
@@ -106,7 +118,11 @@ class _Settings:
 
     def __init__(self, env: Any, nominal: AttributeParameters | None) -> None:
         self.__dict__.update(
-            {key: value for key, value in vars(env).items() if isinstance(value, (int, float, str))}
+            {
+                key: value
+                for key, value in vars(env).items()
+                if isinstance(value, (int, float, str, np.number))
+            }
         )
         if nominal is not None:
             self.__dict__.update(nominal.first)
@@ -120,7 +136,7 @@ class _ByEquations:
 
     def state(self) -> np.ndarray:
         """See Dynamics."""
-        return np.array(self.env.state, dtype=np.float64)
+        return _state(self.env)
 
     def advance(self, x: np.ndarray | None, u: Any, forces: Mapping[str, np.ndarray]) -> np.ndarray:
         """See Dynamics."""

@@ -33,7 +33,11 @@ class FunctionDynamics:
     ) -> None:
         self.env, self._step, self._state = env, step, state
         self.parameters: Parameters = _NoParameters()
-        self.d_x = self.state().size
+
+    @property
+    def d_x(self) -> int:
+        """As many as the state has; an environment may have one only after reset."""
+        return self.state().size
 
     def state(self) -> np.ndarray:
         """See Dynamics."""

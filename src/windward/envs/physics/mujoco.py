@@ -21,6 +21,8 @@ FULL = int(mujoco.mjtState.mjSTATE_FULLPHYSICS)
 ALL = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 BAD = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC) + 1)
 """Warnings that MuJoCo met a state it cannot go on from, and reset itself."""
+LARGEST = 1e10
+"""MuJoCo resets itself beyond this (mjMAXVAL)."""
 ROLLOUT_FROM = 16
 """Batches from this size on go to mujoco.rollout's threads; smaller ones are quicker without."""
 
@@ -54,6 +56,8 @@ def _refresh(model: mujoco.MjModel, data: mujoco.MjData) -> None:
 class MujocoPhysics:
     """The physics of a Gymnasium MuJoCo environment, in place."""
 
+    steered = False
+
     def __init__(self, env: Any) -> None:
         self.env = env
         self.parts = _layout(env.model)
@@ -84,12 +88,14 @@ class MujocoPhysics:
     def refresh(self, action: Any) -> tuple[np.ndarray, bool]:
         """See Physics."""
         env = self.env
+        x = self.state()
+        if not x @ x < LARGEST**2:  # so that NaN is caught too
+            self._blew_up()
         if self._task is not None:
             # These observe positions and velocities alone; where bodies are is for rendering, and
             # the coming step works out the rest.
             mujoco.mj_kinematics(env.model, env.data)
             mujoco.mj_comPos(env.model, env.data)
-            x = self.state()
             return self._task.observation(env, x), bool(self._task.terminated(env, x))
         _refresh(env.model, env.data)
         if self._shell is None or self._shell.model is not env.model:
@@ -114,10 +120,13 @@ class MujocoPhysics:
     def check(self) -> None:
         """See Physics; MuJoCo itself resets the state and only warns."""
         if self._warnings.tobytes() != self._calm:  # quicker than any()
-            raise Unstable(
-                "MuJoCo met a state that is not finite or too large and reset itself: the "
-                "disturbance is too strong for this model. Make it smaller, or reset and go on"
-            )
+            self._blew_up()
+
+    def _blew_up(self) -> None:
+        raise Unstable(
+            "the state is not finite or too large for MuJoCo to go on from: the disturbance is too "
+            "strong for this model. Make it smaller, or reset and go on"
+        )
 
 
 class MujocoDynamics:
@@ -138,7 +147,11 @@ class MujocoDynamics:
         self._calm = bytes(self._warnings.nbytes)
         data = self._data  # views of it, for the quick path of a prediction
         self._views = (data.qpos, data.qvel, data.act)
-        self._ctrl, self._forces = data.ctrl, data.xfrc_applied
+        self._ctrl, self._forces, self._joint_forces = (
+            data.ctrl,
+            data.xfrc_applied,
+            data.qfrc_applied,
+        )
         self._buffer = np.empty(mujoco.mj_stateSize(self.model, ALL))
         self._shell = Shell(env, self.model, self._data)
         self._task = TASKS.get(type(env))
@@ -151,22 +164,24 @@ class MujocoDynamics:
         return _state(self.env.data)
 
     def _place(
-        self, x: np.ndarray | None, forces: Mapping[str, np.ndarray], row: int, whole: bool = True
+        self, x: np.ndarray | None, forces: Mapping[str, np.ndarray], row: int, whole: bool = False
     ) -> None:
-        """Our data at state x; at the environment's own, warm start and all, for None.
+        """Our data at the environment's own state, warm start and all, or with x in its place.
 
-        `whole` takes over what follows from that state too, for code that reads it.
+        `whole` takes over what follows from the environment's state too, for code that reads it.
+        Forces that somebody applied are disturbances, and left out.
         """
         data = self._data
-        if x is None and whole:
+        if whole:
             mujoco.mj_copyData(data, self.model, self.env.data)
-        elif x is None:
+        else:
             mujoco.mj_getState(self.env.model, self.env.data, self._buffer, ALL)
             mujoco.mj_setState(self.model, data, self._buffer, ALL)
-        else:
+        if x is not None:
             _set_state(self.model, data, x)
             data.qacc_warmstart[:] = 0.0
         self._forces[:] = 0.0
+        self._joint_forces[:] = 0.0
         for name, each in forces.items():
             kind, body = name.split(":", 1)
             first = 0 if kind == "force" else 3
@@ -181,18 +196,17 @@ class MujocoDynamics:
 
     def advance(self, x: np.ndarray | None, u: Any, forces: Mapping[str, np.ndarray]) -> np.ndarray:
         """See Dynamics."""
-        if self._plain and x is not None and not forces and len(u) >= ROLLOUT_FROM:
-            return self._rollout(x, u)
+        if not self._plain:
+            start = np.tile(self.state(), (len(u), 1)) if x is None else x
+            return self.step(start, u, forces)[0]
+        here = np.ones(len(u), dtype=bool) if x is None else (x == self.state()).all(axis=1)
+        if len(u) >= ROLLOUT_FROM and not forces and not self.model.nmocap:
+            return self._rollout(x, u, here)
         x_next = np.empty((len(u), self.d_x))
         for row, each in enumerate(u):
-            self._place(None if x is None else x[row], forces, row, whole=not self._plain)
-            if self._plain:
-                self._ctrl[:] = each
-                mujoco.mj_step(self.model, self._data, self.env.frame_skip)
-            else:
-                if x is not None:
-                    _refresh(self.model, self._data)
-                self._shell.step(each)
+            self._place(None if x is None or here[row] else x[row], forces, row)
+            self._ctrl[:] = each
+            mujoco.mj_step(self.model, self._data, self.env.frame_skip)
             x_next[row] = self._next()
         return x_next
 
@@ -204,28 +218,30 @@ class MujocoDynamics:
         A row that equals the environment's present state starts from it whole, with what x leaves
         out: the solver's warm start, and body positions that Ant's and Humanoid's rewards read.
         """
-        here = (x == self.state()).all(axis=1)
         if self._task is not None:
-            x_next = np.empty_like(x)
-            for rows, start in ((~here, x[~here]), (here, None)):
-                if rows.any():
-                    pushed = {name: each[rows] for name, each in forces.items()}
-                    x_next[rows] = self.advance(start, u[rows], pushed)
+            x_next = self.advance(x, u, forces)
             cost = self._task.cost(self.env, x, u, x_next)
             return x_next, cost, self._task.terminated(self.env, x_next)
+        here = (x == self.state()).all(axis=1)
         x_next, cost, terminated = np.empty_like(x), np.empty(len(x)), np.empty(len(x), dtype=bool)
         for row in range(len(x)):
-            self._place(None if here[row] else x[row], forces, row)
-            if not here[row]:
-                _refresh(self.model, self._data)
+            self._put(x[row], here[row], forces, row)
             _, reward, terminated[row] = self._shell.step(u[row])
             cost[row] = -reward
             x_next[row] = self._next()
         return x_next, cost, terminated
 
-    def _rollout(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+    def _put(
+        self, x: np.ndarray, here: bool, forces: Mapping[str, np.ndarray], row: int = 0
+    ) -> None:
+        """Our data at x with all that follows from it, for code that reads more than x."""
+        self._place(None if here else x, forces, row, whole=here)
+        if not here:
+            _refresh(self.model, self._data)
+
+    def _rollout(self, x: np.ndarray | None, u: np.ndarray, here: np.ndarray) -> np.ndarray:
         """mujoco.rollout over the frames of one step, on all cores."""
-        batch, frames, model = len(x), self.env.frame_skip, self.model
+        batch, frames, model = len(u), self.env.frame_skip, self.model
         size = mujoco.mj_stateSize(model, FULL)
         if self._pool is None:
             workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
@@ -234,12 +250,13 @@ class MujocoDynamics:
         start = np.zeros((batch, size))
         # MuJoCo resets a state that it cannot go on from, its time with it: begin late, to see it.
         start[:, 0] = 1.0
-        start[:, 1 : 1 + self.d_x] = x
+        start[:, 1 : 1 + self.d_x] = self.state() if x is None else x
+        warm = np.where(here[:, None], self.env.data.qacc_warmstart, 0.0)
         controls = np.repeat(np.asarray(u, dtype=np.float64)[:, None], frames, axis=1)
         states = np.empty((batch, frames, size))
         self._pool.rollout(
             [model] * batch, self._pool_data, start, controls, nstep=frames,
-            initial_warmstart=np.zeros((batch, model.nv)), state=states,
+            initial_warmstart=warm, state=states,
             sensordata=np.empty((batch, frames, model.nsensordata)), skip_checks=True,
         )  # fmt: skip
         last = states[:, -1]
@@ -251,32 +268,32 @@ class MujocoDynamics:
             return self._task.terminated(self.env, x)
         flags = np.empty(len(x), dtype=bool)
         for row in range(len(x)):
-            self._place(x[row], {}, row)
-            _refresh(self.model, self._data)
+            self._put(x[row], False, {})
             flags[row] = self._shell.look(u[row])[1]
         return flags
 
     def observation(self, x: np.ndarray) -> np.ndarray:
         """See Dynamics.
 
-        Exact for what follows from qpos and qvel. Contact forces (Ant, Humanoid) are those at x,
-        as after a disturbance; undisturbed steps of those environments report them as they were
-        one physics frame before.
+        Exact for what follows from qpos and qvel, and for the environment's present state. What
+        else Ant, Humanoid, Reacher and Pusher observe is that of x itself, as after a disturbance;
+        undisturbed steps of theirs show it as it was one physics frame before.
         """
         if self._task is not None:
             return self._task.observation(self.env, x)
+        here = (x == self.state()).all(axis=1)
+        still = np.zeros(self.env.action_space.shape)
         observations = []
-        for row in x:
-            self._place(row, {}, 0)
-            _refresh(self.model, self._data)
-            observations.append(self._shell.observe())
+        for row in range(len(x)):
+            self._put(x[row], here[row], {})
+            observations.append(self._shell.look(still)[0])
         return np.array(observations)
 
     def state_of(self, observation: np.ndarray) -> np.ndarray:
         """See Dynamics."""
         name = type(self.env).__name__
         if self._task is None:
-            raise Unsupported(f"{name}'s observations do not hold qpos and qvel as they are")
+            raise Unsupported(f"windward does not know the way back from {name}'s observations")
         skipped = self.d_x - observation.shape[1]
         if skipped:
             raise Unsupported(

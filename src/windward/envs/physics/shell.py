@@ -17,23 +17,37 @@ class Unsupported(ValueError):
 
 
 class Shell:
-    """`step` runs the environment's step on `data`; `look` runs it without the physics."""
+    """`step` runs the environment's step on `data`; `look` runs it without the physics.
+
+    Arrays, lists, dictionaries and sets that the environment holds are copied for each run, so that
+    step code that changes them changes copies. Gymnasium's own classes change none.
+    """
 
     def __init__(self, env: Any, model: mujoco.MjModel, data: mujoco.MjData) -> None:
         self.env, self.model, self.data = env, model, data
+        self._copies = not type(env).__module__.startswith("gymnasium.envs.mujoco.")
+        if self._copies:
+            _check(env)
         self._own = {
             "model": model,
             "data": data,
             "render_mode": None,
             "mujoco_renderer": None,
-            "_np_random": copy.deepcopy(env._np_random),
+            # Noise of the environment's own is not to be foreseen.
+            "_np_random": np.random.default_rng(0),
         }
         self._stepping = object.__new__(type(env))
         self._looking = object.__new__(type(env))
 
     def _borrowed(self, shell: Any) -> Any:
         """The shell with what the environment holds now: its settings, its goal, its counters."""
-        shell.__dict__.update(self.env.__dict__)
+        held = self.env.__dict__
+        if self._copies:
+            held = {
+                name: copy.deepcopy(value) if isinstance(value, _MUTABLE) else value
+                for name, value in held.items()
+            }
+        shell.__dict__.update(held)
         shell.__dict__.update(self._own)
         return shell
 
@@ -56,6 +70,24 @@ class Shell:
             )
         return observation, bool(terminated)
 
-    def observe(self) -> np.ndarray:
-        """The observation of our data as it is."""
-        return self._borrowed(self._looking)._get_obs()
+
+_MUTABLE = (np.ndarray, list, dict, set)
+
+
+def _check(env: Any) -> None:
+    """Refuses what would tie the shell to the environment's own data."""
+    kind = type(env).__name__
+    patched = [name for name in ("step", "do_simulation", "_get_obs") if name in env.__dict__]
+    if patched:
+        raise Unsupported(
+            f"{kind}.{patched[0]} was replaced on the object itself, which ties it to this "
+            "environment's data: override it in a class instead"
+        )
+    arrays = [getattr(env.data, name) for name in dir(env.data) if not name.startswith("_")]
+    arrays = [each for each in arrays if isinstance(each, np.ndarray) and each.size]
+    for name, value in env.__dict__.items():
+        if isinstance(value, np.ndarray) and any(np.may_share_memory(value, a) for a in arrays):
+            raise Unsupported(
+                f"{kind}.{name} is a view of MuJoCo's data, which ties it to this environment: "
+                f"read self.data where it is needed, or keep a copy"
+            )
