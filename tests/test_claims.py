@@ -93,3 +93,11 @@ def test_regret_of_bandit_gpc_grows_no_faster_than_the_theorem() -> None:
     for fit in slopes:
         assert fit["interval"][0] <= fit["theorem"]
         assert fit["interval_from_tune_horizon"][0] <= fit["theorem"]
+
+
+def test_the_benchmark_of_simulators_reaches_what_is_asked() -> None:
+    report = json.loads((ROOT / "benchmarks" / "simulator.json").read_text())
+    assert report["four_copies_over_env_step"] <= 3.5
+    assert report["noise_free_over_env_step"] <= 0.8
+    assert report["disturbed_over_env_step"] <= 1.25
+    assert report["batched_over_rollout"] >= 0.6

