@@ -90,7 +90,8 @@ class Disturbed(
         if self._on_state:
             layers.check_inside(inner)
         if self._on_push and self._physics is not None and self._physics.steered:
-            layers.act_through(inner, self.action_space.sample())  # refuses what hides the action
+            for layer in inner:
+                layers.maps(layer)  # refuses one that hides the action
         self._inner = [layer for layer in inner if type(layer) not in layers.PASSIVE]
         self._written: dict[str, np.ndarray] = {}
         self._seen: list[np.ndarray] = []
