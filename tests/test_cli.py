@@ -1,6 +1,7 @@
 """The command line: help teaches, bad values end in one clear line, JSON is JSON."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,31 @@ def test_list_of_an_unknown_environment_ends_in_one_clear_line(
         main(["list", "--env", "CartPol-v1"])
     assert end.value.code == 2
     assert "CartPole" in capsys.readouterr().err
+
+
+def test_train_writes_curves_networks_and_scalars(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = (
+        f"train --env Pendulum-v1 --steps 240 --out {tmp_path} --eval-every 120 --eval-episodes 1 "
+        "--widths 8 --batch-size 16 --min-replay 16 --replay-size 1000"
+    )
+    main(command.split())
+    assert "after 240 steps" in capsys.readouterr().out
+    rows = (tmp_path / "curves.csv").read_text().splitlines()
+    assert rows[0].startswith("steps,updates,eval_return")
+    assert len(rows) == 3
+    assert {path.name for path in tmp_path.iterdir()} >= {"best.npz", "last.npz"}
+    assert list(tmp_path.glob("events.out.tfevents*"))
+
+
+def test_train_on_discrete_actions_ends_in_one_clear_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--env", "CartPole-v1", "--steps", "10"])
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith("error: D4PG needs continuous actions")
 
 
 def test_an_unknown_study_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

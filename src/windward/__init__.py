@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from windward import envs
 
 if TYPE_CHECKING:
-    from windward import linear
+    from windward import agents, linear
     from windward.core.algorithm import Algorithm
     from windward.core.parametrisations import mlp
     from windward.core.projections import dac_set, frobenius_ball
@@ -33,6 +33,7 @@ __all__ = [
     "Signal",
     "State",
     "Transition",
+    "agents",
     "bandit_gpc",
     "base_only",
     "bpc",
@@ -48,7 +49,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "windward": ["linear"],
+    "windward": ["agents", "linear"],
     "windward.core.algorithm": ["Algorithm"],
     "windward.core.parametrisations": ["mlp"],
     "windward.core.projections": ["dac_set", "frobenius_ball"],

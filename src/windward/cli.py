@@ -1,9 +1,9 @@
-"""The command line: `windward demo | list | run STUDY | bench NAME`."""
+"""The command line: `windward demo | list | train | run STUDY | bench NAME`."""
 
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -14,6 +14,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from windward import envs
+from windward.agents import D4PG, NotFinite
+from windward.agents import Settings as AgentSettings
 from windward.bench import linear as bench_linear
 from windward.bench import simulator as bench_simulator
 from windward.linear import Diverged
@@ -65,6 +67,26 @@ STUDIES: dict[type, Study] = {
 
 
 @dataclass(frozen=True)
+class Train:
+    """Train the paper's base agent, D4PG; the same command goes on where it was stopped."""
+
+    env: str
+    """the environment's id, for instance Hopper-v5"""
+    steps: int = 1_000_000
+    """environment steps in all"""
+    seed: int = 0
+    """fixes everything"""
+    out: Path | None = None
+    """folder for curves.csv, TensorBoard scalars, best.npz and last.npz; out/train/ENV-SEED if left
+    out"""
+    eval_every: int = 20_000
+    """steps between evaluations"""
+    eval_episodes: int = 10
+    """episodes of an evaluation, without noise"""
+    settings: AgentSettings = field(default_factory=AgentSettings)
+
+
+@dataclass(frozen=True)
 class Run:
     """Run a study by name; `windward run STUDY --help` lists its settings."""
 
@@ -94,6 +116,7 @@ class Bench:
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[List, tyro.conf.subcommand("list")]
+    | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Run, tyro.conf.subcommand("run")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
@@ -125,11 +148,16 @@ def _list(settings: List, console: Console) -> None:
     console.print("\n".join(f"  {name}" for name in envs.IDS), highlight=False)
 
 
-def _list_channels(env_id: str, console: Console) -> None:
+def _exists(env_id: str) -> gym.Env:
+    """The environment of that id; an error of Gymnasium's in one line."""
     try:
-        env = gym.make(env_id)
+        return gym.make(env_id)
     except gym.error.Error as error:
         raise ValueError(str(error)) from error
+
+
+def _list_channels(env_id: str, console: Console) -> None:
+    env = _exists(env_id)
     table = Table(title=f"channels of {env_id}")
     table.add_column("channel")
     table.add_column("shape")
@@ -137,6 +165,22 @@ def _list_channels(env_id: str, console: Console) -> None:
         table.add_row(name, str(channel.shape))
     env.close()
     console.print(table)
+
+
+def _train(command: Train, console: Console) -> None:
+    _exists(command.env)
+    out = command.out or Path("out/train") / f"{command.env.replace('/', '-')}-{command.seed}"
+    agent = D4PG(command.env, seed=command.seed, **vars(command.settings))
+    agent.learn(
+        command.steps,
+        progress_bar=True,
+        out=out,
+        eval_every=command.eval_every,
+        eval_episodes=command.eval_episodes,
+    )
+    last = agent.log.rows[-1] if agent.log.rows else {}
+    console.print(f"return {last.get('eval_return', float('nan')):.1f} after {agent.num_timesteps} "
+                  f"steps; curves and networks: {out}")  # fmt: skip
 
 
 def _bench(settings: Any, console: Console) -> None:
@@ -162,11 +206,13 @@ def main(args: Sequence[str] | None = None) -> None:
                 _demo(command, console)
             case List():
                 _list(command, console)
+            case Train():
+                _train(command, console)
             case Run():
                 STUDIES[type(command.study)].run(command.study, console)
             case Bench():
                 _bench(command.bench, console)
-    except (ValueError, Diverged) as error:
+    except (ValueError, Diverged, NotFinite) as error:
         Console(stderr=True).print(f"[red]error:[/red] {escape(str(error))}", highlight=False)
         sys.exit(2)
     except KeyboardInterrupt:

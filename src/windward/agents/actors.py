@@ -1,0 +1,104 @@
+"""Environments stepped in this process, feeding the replay."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from windward.agents.networks import Params, policy_numpy
+from windward.agents.replay import NStep
+
+
+def check_spaces(env: gym.Env) -> tuple[gym.spaces.Box, gym.spaces.Box]:
+    """(observation space, action space), or an error that names what does not fit."""
+    observation, action = env.observation_space, env.action_space
+    if not isinstance(action, gym.spaces.Box):
+        raise ValueError(
+            f"D4PG needs continuous actions; the action space is {action}"
+            + (": DMF-GPC and DQN are for discrete ones" if "Discrete" in str(action) else "")
+        )
+    if not np.isfinite(action.low).all() or not np.isfinite(action.high).all():
+        raise ValueError(
+            f"D4PG scales actions to [-1, 1], and the action space is unbounded: {action}; bound "
+            "it with gymnasium.wrappers.RescaleAction or ClipAction"
+        )
+    if not isinstance(observation, gym.spaces.Box):
+        raise ValueError(
+            f"D4PG needs observations in a Box; the space is {type(observation).__name__}: flatten "
+            "it with gymnasium.wrappers.FlattenObservation"
+        )
+    return observation, action
+
+
+class Recent:
+    """The last episodes that ended by themselves: their returns, plain and discounted."""
+
+    def __init__(self) -> None:
+        self.returns: deque[float] = deque(maxlen=20)
+        self.discounted: deque[float] = deque(maxlen=100)
+
+    def add(self, total: float, discounted: float) -> None:
+        """An episode."""
+        self.returns.append(total)
+        self.discounted.append(discounted)
+
+
+class Actors:
+    """Steps environments with the policy and Gaussian noise on actions in [-1, 1]."""
+
+    def __init__(
+        self, make: Callable[[], gym.Env], count: int, sigma: float, recent: "Recent"
+    ) -> None:
+        self.envs = [make() for _ in range(count)]
+        space = self.envs[0].action_space
+        assert isinstance(space, gym.spaces.Box)
+        self._middle = (space.high + space.low) / 2
+        self._half = (space.high - space.low) / 2
+        self._dtype = space.dtype
+        self._shape = space.shape
+        self._sigma, self._recent = sigma, recent
+
+    def reset(self, seeds: list[int], adders: list[NStep], gamma: float) -> None:
+        """Begins an episode in each environment."""
+        self._adders, self._gamma = adders, gamma
+        self._x = np.stack([_vector(env.reset(seed=s)[0]) for env, s in zip(self.envs, seeds, strict=True)])  # fmt: skip  # noqa: E501
+        self._totals = np.zeros((3, len(self.envs)))  # return, discounted return, γ^t
+
+    def step(self, policy: Params, rng: np.random.Generator, cut: bool = False) -> None:
+        """One step of each environment; `cut` ends all episodes with it."""
+        noise = rng.standard_normal((len(self.envs), self._middle.size))
+        u = policy_numpy(policy, self._x) + self._sigma * noise
+        u = np.clip(u, -1.0, 1.0).astype(np.float32)
+        for i, env in enumerate(self.envs):
+            action = (self._middle + self._half * u[i].reshape(self._shape)).astype(self._dtype)
+            seen, given, terminated, truncated, _ = env.step(action)
+            x_next, reward = _vector(seen), float(given)
+            if not (np.isfinite(x_next).all() and np.isfinite(reward)):
+                raise ValueError(
+                    f"environment {i} gave a reward of {reward} and an observation with "
+                    f"{int((~np.isfinite(x_next)).sum())} numbers that are not finite"
+                )
+            ended = bool(terminated or truncated)
+            self._adders[i].add(
+                self._x[i].copy(), u[i], reward, x_next, bool(terminated), truncated or cut
+            )
+            self._count(i, reward, ended)
+            self._x[i] = _vector(env.reset()[0]) if ended and not cut else x_next
+
+    def _count(self, i: int, reward: float, ended: bool) -> None:
+        scale = self._gamma ** self._totals[2, i]
+        self._totals[:, i] += (reward, scale * reward, 1)
+        if ended:
+            self._recent.add(float(self._totals[0, i]), float(self._totals[1, i]))
+            self._totals[:, i] = 0.0
+
+    def close(self) -> None:
+        """Closes the environments."""
+        for env in self.envs:
+            env.close()
+
+
+def _vector(observation: Any) -> np.ndarray:
+    return np.asarray(observation, dtype=np.float32).ravel()

@@ -1,0 +1,78 @@
+"""The losses of D4PG (Barth-Maron et al. 2018): categorical TD, and the policy's way up Q.
+
+Rewards here are as the environment gives them; c = -reward is the business of adapt/.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from windward.agents.networks import Params, critic, policy
+
+
+class Batch(NamedTuple):
+    """n-step transitions, rows: R = Σ γ^k r_k, discount = γ^n, or 0 after termination."""
+
+    x: Any
+    u: Any
+    reward: Any
+    discount: Any
+    x_next: Any
+
+
+def project(reward: jax.Array, discount: jax.Array, p: jax.Array, atoms: jax.Array) -> jax.Array:
+    """The distribution of reward + discount·Z on the atoms of Z, which are evenly spaced.
+
+    Each moved atom, clipped to the ends, gives its mass to its two neighbours in proportion to how
+    near they are (Bellemare, Dabney, Munos 2017).
+    """
+    last = atoms.shape[0] - 1
+    step = (atoms[-1] - atoms[0]) / last
+    moved = reward[:, None] + discount[:, None] * atoms
+    place = jnp.clip((moved - atoms[0]) / step, 0.0, last)
+    below = jnp.floor(place)
+    share = place - below
+    left = below.astype(jnp.int32)
+    right = jnp.minimum(left + 1, last)
+    rows = jnp.arange(p.shape[0])[:, None]
+    return jnp.zeros_like(p).at[rows, left].add(p * (1.0 - share)).at[rows, right].add(p * share)
+
+
+def value_of(logits: jax.Array, atoms: jax.Array) -> jax.Array:
+    """Q from a critic's output: the mean of the distribution, or the output itself."""
+    if atoms.shape[0] == 1:
+        return logits[..., 0]
+    return jax.nn.softmax(logits) @ atoms
+
+
+def critic_loss(
+    params: Params, target: Params, target_policy: Params, batch: Batch, atoms: jax.Array
+) -> jax.Array:
+    """Cross-entropy to the projected target distribution, or squared TD error with one atom."""
+    u_next = policy(target_policy, batch.x_next)
+    ahead = critic(target, batch.x_next, u_next)
+    logits = critic(params, batch.x, batch.u)
+    if atoms.shape[0] == 1:
+        goal = batch.reward + batch.discount * ahead[:, 0]
+        return 0.5 * jnp.square(jax.lax.stop_gradient(goal) - logits[:, 0]).mean()
+    goal = project(batch.reward, batch.discount, jax.nn.softmax(ahead), atoms)
+    return -(jax.lax.stop_gradient(goal) * jax.nn.log_softmax(logits)).sum(axis=-1).mean()
+
+
+def policy_gradient(
+    params: Params, critic_params: Params, x: jax.Array, atoms: jax.Array, clip: float | None
+) -> tuple[jax.Array, Params]:
+    """(-mean Q(x, π(x)), its gradient in π); dQ/du has norm `clip` at most, for each sample."""
+    u, pull_back = jax.vjp(lambda each: policy(each, x), params)
+
+    def total(u: jax.Array) -> jax.Array:
+        return value_of(critic(critic_params, x, u), atoms).sum()
+
+    q, slope = jax.value_and_grad(total)(u)
+    if clip is not None:
+        norm = jnp.linalg.norm(slope, axis=-1, keepdims=True)
+        slope = slope * jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-12))
+    n = x.shape[0]
+    (gradient,) = pull_back(-slope / n)
+    return -q / n, gradient

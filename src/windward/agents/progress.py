@@ -1,0 +1,111 @@
+"""What learning shows: a progress bar, curves as CSV, TensorBoard scalars."""
+
+import csv
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.progress import Progress as Bar
+from rich.text import Text
+
+
+class _Speed(ProgressColumn):
+    """Steps a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:,.0f} steps/s")
+
+
+class Progress:
+    """A bar with the return of the last episodes, steps a second and the time left."""
+
+    def __init__(self, total: int, done: int, shown: bool) -> None:
+        self._bar = Bar(
+            TextColumn("return {task.fields[value]}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            _Speed(),
+            TimeRemainingColumn(),
+            disable=not shown,
+        )
+        self._task = self._bar.add_task("", total=total, completed=done, value="-")
+        self._shown, self._waiting = shown, 0
+
+    def __enter__(self) -> "Progress":
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self, steps: int, returns: Sequence[float]) -> None:
+        """Counts steps."""
+        self._waiting += steps
+        if self._shown and self._waiting >= 200:  # a bar need not be told of every step
+            value = f"{np.mean(returns):.0f}" if returns else "-"
+            self._bar.update(self._task, advance=self._waiting, value=value)
+            self._waiting = 0
+
+
+class Log:
+    """The rows of curves.csv, and the same as TensorBoard scalars."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+        self._folder: Path | None = None
+        self._board: Any = None
+
+    def open(self, folder: Path | None) -> None:
+        """Takes up a folder to write to."""
+        self._folder = folder
+        if folder is None:
+            return
+        folder.mkdir(parents=True, exist_ok=True)
+        self._write()
+        from tensorboardX import SummaryWriter  # slow to import, and only needed here
+
+        self._board = SummaryWriter(str(folder))
+
+    def add(self, **row: Any) -> None:
+        """One row."""
+        self.rows.append(row)
+        if self._folder is not None:
+            self._write()
+        if self._board is not None:
+            for name, value in row.items():
+                if name != "steps":
+                    self._board.add_scalar(name, value, row["steps"])
+
+    def _write(self) -> None:
+        assert self._folder is not None
+        if not self.rows:
+            return
+        path = self._folder / "curves.csv"
+        partial = path.with_name(path.name + ".partial")
+        with partial.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(self.rows[0]), lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(self.rows)
+        os.replace(partial, path)
+
+    def close(self) -> None:
+        """Ends writing."""
+        if self._board is not None:
+            self._board.close()
+            self._board = None

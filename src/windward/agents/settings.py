@@ -1,0 +1,76 @@
+"""The settings of D4PG: Acme's for continuous control, and the paper's appendix's."""
+
+from dataclasses import dataclass
+
+from windward import checks
+from windward.agents.learner import Rule
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How D4PG learns; each field is an argument of `D4PG` and a flag of `windward train`."""
+
+    widths: tuple[int, ...] = (256, 256, 256)
+    """hidden layers of policy and critic"""
+    num_atoms: int = 51
+    """of the value distribution; 1 gives plain DDPG with a scalar critic"""
+    v_min: float = -1000.0
+    """lowest discounted return that the critic can tell"""
+    v_max: float = 1000.0
+    """highest discounted return that the critic can tell"""
+    n_step: int = 5
+    """steps in a transition"""
+    gamma: float = 0.99
+    """discount"""
+    batch_size: int = 256
+    """transitions in an update"""
+    samples_per_insert: float = 32.0
+    """how often a transition is sampled on average: one update every 256/32 = 8 steps"""
+    learning_rate: float = 3e-4
+    """of Adam, for both networks"""
+    sigma: float = 0.2
+    """standard deviation of the exploration noise, on actions scaled to [-1, 1]"""
+    num_envs: int = 4
+    """environments stepped side by side"""
+    replay_size: int = 1_000_000
+    """transitions kept"""
+    min_replay: int = 1_000
+    """transitions before the first update"""
+    target_period: int = 100
+    """updates between copies to the target networks"""
+    gradient_clip: float = 40.0
+    """largest norm of a gradient"""
+    slope_clip: float = 1.0
+    """largest norm of dQ/du"""
+    segment: int = 50_000
+    """steps between checkpoints; episodes are cut there, so that a resumed run is the same run"""
+
+    def __post_init__(self) -> None:
+        if not self.widths:
+            raise ValueError("widths must name at least one hidden layer; got none")
+        for width in self.widths:
+            checks.integer("widths", width, 1)
+        for name in ("num_atoms", "n_step", "batch_size", "num_envs", "replay_size", "min_replay",
+                     "target_period", "segment"):  # fmt: skip
+            checks.integer(name, getattr(self, name), 1)
+        for name in ("samples_per_insert", "learning_rate", "gradient_clip", "slope_clip"):
+            checks.positive(name, getattr(self, name))
+        checks.positive("sigma", self.sigma, zero=True)
+        checks.discount("gamma", self.gamma)
+        if self.num_atoms > 1 and not self.v_min < self.v_max:
+            raise ValueError(f"v_min must be below v_max; got {self.v_min} and {self.v_max}")
+        if self.min_replay > self.replay_size:
+            raise ValueError(
+                f"min_replay must be at most replay_size, {self.replay_size}; got {self.min_replay}"
+            )
+
+    @property
+    def rule(self) -> Rule:
+        """What an update is compiled for."""
+        return Rule(
+            (self.v_min, self.v_max, self.num_atoms),
+            self.learning_rate,
+            self.gradient_clip,
+            self.slope_clip,
+            self.target_period,
+        )

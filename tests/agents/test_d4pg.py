@@ -1,0 +1,218 @@
+"""D4PG as a whole: it learns, repeats itself, resumes, and refuses what does not fit."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import jax
+import numpy as np
+import pytest
+
+from windward.agents import D4PG, NotFinite
+
+SMALL: dict[str, Any] = {
+    "widths": (16, 16), "num_atoms": 5, "v_min": -500.0, "v_max": 500.0, "batch_size": 32,
+    "min_replay": 50, "replay_size": 5_000, "segment": 200, "num_envs": 2,
+}  # fmt: skip
+
+
+class Identity(gym.Env):
+    """One step: the reward is highest when the action is the observation."""
+
+    observation_space = gym.spaces.Box(-1, 1, (1,), np.float32)
+    action_space = gym.spaces.Box(-2, 2, (1,), np.float32)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.x = self.np_random.uniform(-1, 1, 1).astype(np.float32)
+        return self.x, {}
+
+    def step(self, action: np.ndarray) -> Any:
+        reward = -float(np.square(action - self.x).sum())
+        return self.x, reward, True, False, {}
+
+
+def short() -> gym.Env:
+    return gym.make("Pendulum-v1", max_episode_steps=30)
+
+
+def pendulum(**changes: Any) -> D4PG:
+    return D4PG(changes.pop("env", short), **(SMALL | {"seed": 3} | changes))
+
+
+def floats(agent: D4PG) -> list[bytes]:
+    leaves = jax.tree.leaves(agent._learner)
+    return [np.asarray(each).tobytes() for each in leaves]
+
+
+@pytest.mark.parametrize("num_atoms", [11, 1])
+def test_it_learns_the_identity_in_seconds(num_atoms: int) -> None:
+    agent = D4PG(
+        Identity, widths=(32, 32), num_atoms=num_atoms, v_min=-5.0, v_max=0.0, batch_size=64,
+        samples_per_insert=64.0, learning_rate=3e-3, replay_size=10_000, min_replay=200, seed=0,
+    )  # fmt: skip
+    before = agent.evaluate(50).mean()
+    agent.learn(2_500, eval_every=10**9)
+    after = agent.evaluate(50).mean()
+    assert before < -0.25
+    assert after > -0.05
+
+
+def test_the_same_seed_gives_the_same_floats_and_another_does_not() -> None:
+    one, two, other = (pendulum(seed=seed).learn(300, eval_every=150) for seed in (3, 3, 4))
+    assert floats(one) == floats(two)
+    assert floats(one) != floats(other)
+    assert repr(one.log.rows) == repr(two.log.rows)
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
+    whole = pendulum().learn(600, eval_every=100, out=tmp_path / "whole")
+    pendulum().learn(400, eval_every=100, out=tmp_path / "parts")
+    resumed = pendulum().learn(600, eval_every=100, out=tmp_path / "parts")
+    assert resumed.num_timesteps == 600
+    assert floats(resumed) == floats(whole)
+    texts = [(tmp_path / part / "curves.csv").read_text() for part in ("whole", "parts")]
+    assert texts[0] == texts[1]
+
+
+class Stop(Exception):
+    pass
+
+
+def test_a_run_that_was_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    whole = pendulum().learn(600, eval_every=100, out=tmp_path / "whole")
+
+    def kill(agent: D4PG) -> None:
+        if agent.num_timesteps >= 300:
+            raise Stop
+
+    with pytest.raises(Stop):
+        pendulum().learn(600, kill, eval_every=100, out=tmp_path / "parts")
+    resumed = pendulum().learn(600, eval_every=100, out=tmp_path / "parts")
+    assert floats(resumed) == floats(whole)
+    assert repr(resumed.log.rows) == repr(whole.log.rows)
+
+
+def test_a_finished_run_is_not_repeated(tmp_path: Path) -> None:
+    pendulum().learn(200, eval_every=100, out=tmp_path)
+    called: list[int] = []
+    again = pendulum()
+    again.learn(200, lambda agent: called.append(1), eval_every=100, out=tmp_path)
+    assert again.num_timesteps == 200
+    assert called == []
+
+
+def test_a_callback_stops_learning() -> None:
+    agent = pendulum().learn(600, lambda agent: False, eval_every=100)
+    assert agent.num_timesteps == 100
+
+
+def test_saving_and_loading(tmp_path: Path) -> None:
+    agent = pendulum(env="Pendulum-v1").learn(200, eval_every=10**9)
+    agent.save(tmp_path / "agent.npz")
+    twin = D4PG.load(tmp_path / "agent.npz")
+    x = np.random.default_rng(0).normal(size=(5, 3))
+    np.testing.assert_array_equal(agent.predict(x)[0], twin.predict(x)[0])
+    assert floats(agent) == floats(twin)
+    assert twin.settings == agent.settings
+
+
+def test_actions_have_the_shape_and_range_of_the_space() -> None:
+    agent = pendulum()
+    one, state = agent.predict(np.zeros(3))
+    many, _ = agent.predict(np.zeros((7, 3)))
+    assert (one.shape, many.shape, state) == ((1,), (7, 1), None)
+    assert one.dtype == np.float32
+    assert (np.abs(many) <= 2).all()
+    with pytest.raises(ValueError, match="observation must have shape"):
+        agent.predict(np.zeros(4))
+
+
+@pytest.mark.parametrize(
+    ("action", "observation", "message"),
+    [
+        (gym.spaces.Discrete(2), gym.spaces.Box(-1, 1, (2,)), "continuous actions.*Discrete"),
+        (gym.spaces.Box(-np.inf, np.inf, (2,)), gym.spaces.Box(-1, 1, (2,)), "unbounded"),
+        (gym.spaces.Dict({}), gym.spaces.Box(-1, 1, (2,)), "continuous actions.*Dict"),
+        (gym.spaces.Box(-1, 1, (2,)), gym.spaces.Dict({}), "Dict.*FlattenObservation"),
+        (gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(3), "Discrete.*FlattenObservation"),
+    ],
+)
+def test_spaces_that_do_not_fit_are_refused_by_name(
+    action: gym.Space, observation: gym.Space, message: str
+) -> None:
+    class Odd(Identity):
+        action_space = action
+        observation_space = observation
+
+    with pytest.raises(ValueError, match=message):
+        D4PG(Odd)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"num_atoms": 0}, "num_atoms"),
+        ({"gamma": 1.5}, "gamma"),
+        ({"v_min": 5.0, "v_max": 1.0}, "v_min must be below v_max"),
+        ({"min_replay": 10, "replay_size": 5}, "min_replay"),
+        ({"widths": ()}, "widths"),
+        ({"sigma": -0.1}, "sigma"),
+    ],
+)
+def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        D4PG("Pendulum-v1", **settings)
+
+
+def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
+    agent = pendulum().learn(200, eval_every=10**9, out=tmp_path)
+    kept = (tmp_path / "last.npz").read_bytes()
+    broken = {name: np.full_like(each, np.nan) for name, each in agent._learner.critic.items()}
+    agent._learner = agent._learner._replace(critic=broken)
+    with pytest.raises(NotFinite, match="last checkpoint is as it was"):
+        agent.learn(600, eval_every=10**9, out=tmp_path)
+    assert (tmp_path / "last.npz").read_bytes() == kept
+
+
+def test_rewards_that_are_not_finite_are_named() -> None:
+    class Broken(Identity):
+        def step(self, action: np.ndarray) -> Any:
+            return self.x, np.nan, True, False, {}
+
+    with pytest.raises(ValueError, match="reward of nan"):
+        D4PG(Broken, **SMALL).learn(10)
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a file of arrays", None])
+def test_a_damaged_file_is_refused(tmp_path: Path, damage: bytes | None) -> None:
+    path = tmp_path / "agent.npz"
+    pendulum().save(path)
+    path.write_bytes(path.read_bytes()[:-200] if damage is None else damage)
+    with pytest.raises(ValueError, match="damaged"):
+        D4PG.load(path)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no file"):
+        D4PG.load(tmp_path / "none.npz")
+
+
+def test_an_agent_of_another_environment_is_refused(tmp_path: Path) -> None:
+    pendulum(env="Pendulum-v1").save(tmp_path / "agent.npz")
+    with pytest.raises(ValueError, match=r"another environment \(Pendulum-v1\)"):
+        D4PG.load(tmp_path / "agent.npz", env="InvertedPendulum-v5")
+
+
+def test_a_checkpoint_with_other_settings_is_refused(tmp_path: Path) -> None:
+    pendulum().learn(200, eval_every=10**9, out=tmp_path)
+    with pytest.raises(ValueError, match=r"other settings.*sigma"):
+        pendulum(sigma=0.1).learn(400, out=tmp_path)
+    with pytest.raises(ValueError, match=r"other settings.*seed"):
+        pendulum(seed=9).learn(400, out=tmp_path)
+
+
+def test_returns_beyond_the_atoms_warn() -> None:
+    agent = pendulum(v_min=-1.0, v_max=1.0, segment=500)
+    with pytest.warns(UserWarning, match="set v_min and v_max"):
+        agent.learn(500, eval_every=10**9)

@@ -1,0 +1,116 @@
+"""Losses against numbers worked by hand."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from windward.agents.losses import Batch, critic_loss, policy_gradient, project, value_of
+from windward.agents.networks import critic, init_mlp, policy
+
+ATOMS = jnp.array([-1.0, 0.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("reward", "discount", "p", "expected"),
+    [
+        (0.0, 1.0, [0.2, 0.3, 0.5], [0.2, 0.3, 0.5]),
+        # after termination all mass is at the reward: 0.25 is a quarter of the way from 0 to 1
+        (0.25, 0.0, [0.2, 0.3, 0.5], [0.0, 0.75, 0.25]),
+        # atoms go to -0.5, 0, 0.5: halves of the outer ones move to the middle
+        (0.0, 0.5, [0.2, 0.3, 0.5], [0.1, 0.65, 0.25]),
+        # atoms go to -0.4, 0.6, 1.6; the last is clipped to 1
+        (0.6, 1.0, [0.2, 0.3, 0.5], [0.08, 0.12 + 0.12, 0.18 + 0.5]),
+        (9.0, 1.0, [0.2, 0.3, 0.5], [0.0, 0.0, 1.0]),
+        (-9.0, 1.0, [0.2, 0.3, 0.5], [1.0, 0.0, 0.0]),
+    ],
+)
+def test_the_projection_by_hand(
+    reward: float, discount: float, p: list[float], expected: list[float]
+) -> None:
+    got = project(jnp.array([reward]), jnp.array([discount]), jnp.array([p]), ATOMS)
+    np.testing.assert_allclose(got[0], expected, atol=1e-6)
+
+
+def test_the_projection_keeps_mass_and_mean() -> None:
+    rng = np.random.default_rng(0)
+    atoms = jnp.linspace(-10.0, 10.0, 51)
+    p = jax.nn.softmax(jnp.array(rng.normal(size=(64, 51)), jnp.float32))
+    reward, discount = jnp.array(rng.uniform(-0.5, 0.5, 64)), jnp.full(64, 0.9)
+    got = project(reward, discount, p, atoms)
+    np.testing.assert_allclose(got.sum(axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(got @ atoms, reward + discount * (p @ atoms), atol=1e-4)
+
+
+def test_q_is_the_mean_of_the_distribution() -> None:
+    logits = jnp.log(jnp.array([[0.2, 0.3, 0.5]]))
+    np.testing.assert_allclose(value_of(logits, ATOMS), [0.3], atol=1e-6)
+    np.testing.assert_allclose(value_of(jnp.array([[4.0]]), jnp.array([0.0])), [4.0])
+
+
+def _networks(atoms: int) -> tuple[dict, dict]:
+    rng = np.random.default_rng(3)
+    return init_mlp(rng, (2, 8, 1)), init_mlp(rng, (3, 8, atoms))
+
+
+def _batch(n: int = 4) -> Batch:
+    rng = np.random.default_rng(1)
+    x, x_next = rng.normal(size=(2, n, 2)).astype(np.float32)
+    discount = np.array([0.9, 0.0, 0.9, 0.5], np.float32)
+    u, reward = rng.uniform(-1, 1, (n, 1)).astype(np.float32), np.ones(n, np.float32)
+    return Batch(x, u, reward, discount, x_next)
+
+
+def test_one_atom_is_the_squared_td_error() -> None:
+    actor, value = _networks(1)
+    batch = _batch()
+    ahead = critic(value, batch.x_next, policy(actor, batch.x_next))[:, 0]
+    error = batch.reward + batch.discount * ahead - critic(value, batch.x, batch.u)[:, 0]
+    loss = critic_loss(value, value, actor, batch, jnp.array([0.0]))
+    assert float(loss) == pytest.approx(float(0.5 * (error**2).mean()), rel=1e-5)
+
+
+def test_the_loss_is_the_cross_entropy_to_the_projected_target() -> None:
+    actor, value = _networks(3)
+    batch = _batch()
+    ahead = jax.nn.softmax(critic(value, batch.x_next, policy(actor, batch.x_next)))
+    goal = np.asarray(project(batch.reward, batch.discount, ahead, ATOMS))
+    q = np.asarray(jax.nn.softmax(critic(value, batch.x, batch.u)))
+    loss = critic_loss(value, value, actor, batch, ATOMS)
+    assert float(loss) == pytest.approx(float(-(goal * np.log(q)).sum(axis=1).mean()), rel=1e-5)
+
+
+def test_the_target_gives_no_gradient() -> None:
+    actor, value = _networks(3)
+    batch = _batch()
+    slope = jax.grad(lambda target: critic_loss(value, target, actor, batch, ATOMS))(value)
+    assert all(not np.any(each) for each in jax.tree.leaves(slope))
+
+
+def test_the_policy_goes_up_q() -> None:
+    actor, value = _networks(3)
+    x = jnp.asarray(_batch().x)
+
+    def mean_q(params: dict) -> jax.Array:
+        return value_of(critic(value, x, policy(params, x)), ATOMS).mean()
+
+    loss, slope = policy_gradient(actor, value, x, ATOMS, clip=None)
+    assert float(loss) == pytest.approx(-float(mean_q(actor)), rel=1e-5)
+    for name, each in jax.grad(mean_q)(actor).items():
+        np.testing.assert_allclose(slope[name], -each, atol=1e-6)
+
+
+def test_the_slope_of_q_is_clipped_for_each_sample() -> None:
+    actor, value = _networks(3)
+    x = jnp.asarray(_batch().x)
+    steep = ATOMS * 1e4
+    _, free = policy_gradient(actor, value, x, steep, clip=None)
+    _, clipped = policy_gradient(actor, value, x, steep, clip=1.0)
+    # with one action the clipped slope is ±1: the gradient of the mean of ±π(x)
+    sign = jnp.sign(
+        jax.grad(lambda u: value_of(critic(value, x, u), steep).sum())(policy(actor, x))
+    )
+    wanted = jax.grad(lambda each: -(sign * policy(each, x)).mean())(actor)
+    for name in actor:
+        np.testing.assert_allclose(clipped[name], wanted[name], rtol=1e-4, atol=1e-6)
+    assert np.abs(free["w0"]).max() > 10 * np.abs(clipped["w0"]).max()

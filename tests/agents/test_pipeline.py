@@ -1,0 +1,66 @@
+"""Steps side by side give what one update after the other gives."""
+
+import jax
+import numpy as np
+import pytest
+
+from windward.agents.learner import Learner, Rule, init, update
+from windward.agents.losses import Batch
+from windward.agents.pipeline import Pipeline
+
+RULE = Rule((-10.0, 10.0, 5), 1e-3, 40.0, 1.0, period=3)
+
+
+def _batches(count: int) -> list[Batch]:
+    rng = np.random.default_rng(5)
+    return [
+        Batch(
+            *(rng.normal(size=(16, d)).astype(np.float32) for d in (3, 2)),
+            rng.normal(size=16).astype(np.float32),
+            np.full(16, 0.9, np.float32),
+            rng.normal(size=(16, 3)).astype(np.float32),
+        )
+        for _ in range(count)
+    ]
+
+
+def _equal(one: Learner, two: Learner) -> bool:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+@pytest.fixture(scope="module")
+def start() -> Learner:
+    return init(RULE, 3, 2, (8, 8), seed=0)
+
+
+def test_to_the_last_bit(start: Learner) -> None:
+    learner, pipeline = start, Pipeline(RULE, start)
+    for batch in _batches(10):
+        learner, losses = update(RULE, learner, batch)
+        pending = pipeline.submit(batch)
+    assert float(pending.critic.result().loss) == float(losses[0])
+    assert float(pending.policy.result().loss) == float(losses[1])
+    assert _equal(pipeline.learner(), learner)
+    pipeline.close()
+
+
+def test_targets_are_copied_when_due_and_held_between(start: Learner) -> None:
+    learner = start
+    for step, batch in enumerate(_batches(6), start=1):
+        before = learner
+        learner, _ = update(RULE, learner, batch)
+        if step % RULE.period == 0:
+            assert learner.target_critic is learner.critic
+            assert learner.target_policy is learner.policy
+        else:
+            assert learner.target_critic is before.target_critic
+            assert not np.array_equal(learner.critic["w0"], before.critic["w0"])
+
+
+def test_an_error_in_a_thread_comes_out(start: Learner) -> None:
+    pipeline = Pipeline(RULE, start)
+    wrong = _batches(1)[0]._replace(x=np.zeros((16, 7), np.float32))
+    with pytest.raises((TypeError, ValueError)):
+        pipeline.submit(wrong).critic.result()
+    pipeline.close()
