@@ -16,8 +16,10 @@ from rich.table import Table
 from windward import envs
 from windward.agents import D4PG, NotFinite
 from windward.agents import Settings as AgentSettings
+from windward.agents.threads import one_core_each
 from windward.bench import linear as bench_linear
 from windward.bench import simulator as bench_simulator
+from windward.bench import train as bench_train
 from windward.linear import Diverged
 from windward.studies import dimension, lds, regret
 
@@ -100,6 +102,7 @@ class Run:
 BENCHES: dict[type, Callable[[Any], dict[str, Any]]] = {
     bench_linear.BenchLinear: bench_linear.run,
     bench_simulator.BenchSimulator: bench_simulator.run,
+    bench_train.BenchTrain: bench_train.run,
 }
 
 
@@ -110,6 +113,7 @@ class Bench:
     bench: (
         Annotated[bench_linear.BenchLinear, tyro.conf.subcommand("linear")]
         | Annotated[bench_simulator.BenchSimulator, tyro.conf.subcommand("simulator")]
+        | Annotated[bench_train.BenchTrain, tyro.conf.subcommand("train")]
     )
 
 
@@ -169,6 +173,7 @@ def _list_channels(env_id: str, console: Console) -> None:
 
 def _train(command: Train, console: Console) -> None:
     _exists(command.env)
+    one_core_each()
     out = command.out or Path("out/train") / f"{command.env.replace('/', '-')}-{command.seed}"
     agent = D4PG(command.env, seed=command.seed, **vars(command.settings))
     agent.learn(

@@ -1,0 +1,16 @@
+"""JAX set up so that each thread of updates keeps to one core."""
+
+import os
+
+import jax
+
+
+def one_core_each() -> None:
+    """Computations run in the thread that asks for them, on one core.
+
+    D4PG runs the critic's steps and the policy's side by side; each spread over all cores as well
+    would get in the other's way. JAX reads this when it first computes, so call it before. It
+    holds for the whole process: `windward train` does it, `import windward` does not.
+    """
+    os.environ.setdefault("PJRT_NPROC", "1")
+    jax.config.update("jax_cpu_enable_async_dispatch", False)
