@@ -49,6 +49,26 @@ def depth(params: Params) -> int:
 
 
 @jax.custom_vjp
+def _times(x: jax.Array, w: jax.Array) -> jax.Array:
+    """x @ w, with a quicker gradient in w: XLA's CPU product of a transposed matrix is slow."""
+    return x @ w
+
+
+def _times_forward(x: jax.Array, w: jax.Array) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return x @ w, (x, w)
+
+
+def _times_backward(
+    saved: tuple[jax.Array, jax.Array], g: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    x, w = saved
+    return g @ w.T, jax.lax.optimization_barrier(x.T) @ g
+
+
+_times.defvjp(_times_forward, _times_backward)
+
+
+@jax.custom_vjp
 def _elu(x: jax.Array) -> jax.Array:
     # exp - 1 and not expm1: half the time, and exact enough next to a bias.
     return jnp.where(x > 0, x, jnp.exp(jnp.minimum(x, 0.0)) - 1.0)
@@ -69,19 +89,19 @@ _elu.defvjp(_elu_forward, _elu_backward)
 
 def hidden(params: Params, x: Any) -> jax.Array:
     """The last hidden layer under JAX, rows."""
-    h = x @ params["w0"] + params["b0"]
+    h = _times(x, params["w0"]) + params["b0"]
     centred = h - h.mean(axis=-1, keepdims=True)
     variance = jnp.square(centred).mean(axis=-1, keepdims=True)
     h = jnp.tanh(centred * jax.lax.rsqrt(variance + EPSILON) * params["scale"] + params["offset"])
     for i in range(1, depth(params) - 1):
-        h = _elu(h @ params[f"w{i}"] + params[f"b{i}"])
+        h = _elu(_times(h, params[f"w{i}"]) + params[f"b{i}"])
     return h
 
 
 def forward(params: Params, x: Any) -> jax.Array:
     """The network under JAX, rows."""
     last = depth(params) - 1
-    return hidden(params, x) @ params[f"w{last}"] + params[f"b{last}"]
+    return _times(hidden(params, x), params[f"w{last}"]) + params[f"b{last}"]
 
 
 def forward_numpy(params: Params, x: np.ndarray) -> np.ndarray:
