@@ -12,7 +12,6 @@ from windward.envs.disturbances import (
     Impulse,
     OrnsteinUhlenbeck,
     RandomWalk,
-    Recorded,
     Sinusoid,
     SquareWave,
     Step,
@@ -23,6 +22,7 @@ from windward.envs.gradient_sign import GradientSign
 from windward.envs.ids import IDS, register
 from windward.envs.physics import Unstable, Unsupported
 from windward.envs.plots import plot, sequence
+from windward.envs.recorded import Recorded
 from windward.envs.schedules import FromEpisode, Growing, Interval, Probability
 from windward.envs.simulators import Simulator, simulator
 from windward.envs.specs import Spec, available, parse

@@ -16,13 +16,13 @@ from windward.envs.disturbances import (
     Impulse,
     OrnsteinUhlenbeck,
     RandomWalk,
-    Recorded,
     Sinusoid,
     SquareWave,
     Step,
     Uniform,
 )
 from windward.envs.gradient_sign import GradientSign
+from windward.envs.recorded import Recorded
 from windward.envs.schedules import (
     FromEpisode,
     Growing,

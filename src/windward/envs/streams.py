@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from windward import checks
-from windward.envs.disturbances import Ask, Disturbance, Recorded, Shape
+from windward.envs.disturbances import Ask, Disturbance, Shape
+from windward.envs.recorded import Recorded
 from windward.envs.schedules import When, as_schedules
 
 BLOCK = 64

@@ -128,29 +128,12 @@ class _Settings:
             self.__dict__.update(nominal.first)
 
 
-class _ByEquations:
-    """What both have in common."""
-
-    env: Any
-    d_x: int
-
-    def state(self) -> np.ndarray:
-        """See Dynamics."""
-        return _state(self.env)
-
-    def advance(self, x: np.ndarray | None, u: Any, forces: Mapping[str, np.ndarray]) -> np.ndarray:
-        """See Dynamics."""
-        start = np.broadcast_to(self.state(), (len(u), self.d_x)) if x is None else x
-        return self.step(start, u, forces)[0]
-
-    def step(
-        self, x: np.ndarray, u: Any, forces: Mapping[str, np.ndarray]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """See Dynamics."""
-        raise NotImplementedError
+def _start(dynamics: Any, x: np.ndarray | None, u: Any) -> np.ndarray:
+    """Rows to start from: those given, or the environment's state for every action."""
+    return np.broadcast_to(dynamics.state(), (len(u), dynamics.d_x)) if x is None else x
 
 
-class PendulumDynamics(_ByEquations):
+class PendulumDynamics:
     """θ' = θ + θ̇'dt, θ̇' = clip(θ̇ + (3g/2l · sin θ + 3u/ml²)dt), cost θ² + 0.1θ̇² + 0.001u²."""
 
     d_x, d_v, parts = 2, 1, PENDULUM_PARTS
@@ -158,6 +141,14 @@ class PendulumDynamics(_ByEquations):
     def __init__(self, env: PendulumEnv, nominal: AttributeParameters | None = None) -> None:
         self.env, self.p = env, _Settings(env, nominal)
         self.parameters = AttributeParameters(self.p, PENDULUM)
+
+    def state(self) -> np.ndarray:
+        """See Dynamics."""
+        return _state(self.env)
+
+    def advance(self, x: np.ndarray | None, u: Any, forces: Mapping[str, np.ndarray]) -> np.ndarray:
+        """See Dynamics."""
+        return self.step(_start(self, x, u), u, forces)[0]
 
     def step(
         self, x: np.ndarray, u: Any, forces: Mapping[str, np.ndarray]
@@ -199,7 +190,7 @@ class PendulumDynamics(_ByEquations):
         return np.concatenate([_wrap(x[..., :1]), x[..., 1:]], axis=-1)
 
 
-class CartPoleDynamics(_ByEquations):
+class CartPoleDynamics:
     """CartPole's equations (Barto, Sutton and Anderson, with Florian's corrections)."""
 
     d_x, d_v, parts = 4, 1, CARTPOLE_PARTS
@@ -208,6 +199,14 @@ class CartPoleDynamics(_ByEquations):
         self.env, self.p = env, _Settings(env, nominal)
         self.parameters = AttributeParameters(self.p, CARTPOLE)
         self.parameters.restore()  # what follows from masses
+
+    def state(self) -> np.ndarray:
+        """See Dynamics."""
+        return _state(self.env)
+
+    def advance(self, x: np.ndarray | None, u: Any, forces: Mapping[str, np.ndarray]) -> np.ndarray:
+        """See Dynamics."""
+        return self.step(_start(self, x, u), u, forces)[0]
 
     def step(
         self, x: np.ndarray, u: Any, forces: Mapping[str, np.ndarray]
