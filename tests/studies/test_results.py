@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from windward import atomic
 from windward.studies import results
 
 
@@ -17,7 +18,7 @@ class Settings:
 
 
 def test_rows_and_summary_round_trip(tmp_path: Path) -> None:
-    results.write_rows(tmp_path / "runs.csv", [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}])
+    atomic.write_rows(tmp_path / "runs.csv", [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}])
     with (tmp_path / "runs.csv").open() as file:
         assert list(csv.DictReader(file)) == [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]
     results.write_summary(tmp_path / "summary.json", "windward run x", Settings(), slope=[0.5])

@@ -11,6 +11,25 @@ from windward.agents.networks import Params, policy_numpy
 from windward.agents.replay import NStep
 
 
+def maker(env: Any) -> tuple[Callable[[], gym.Env], str | None]:
+    """(a function that makes an environment, its id if it has one)."""
+    if isinstance(env, str):
+        return lambda: gym.make(env), env
+    if isinstance(env, gym.Env):
+        spec = env.spec
+        if spec is None:
+            raise ValueError(
+                "D4PG steps several environments: give an id, a function that makes one, or an "
+                "environment made by gym.make"
+            )
+        return lambda: gym.make(spec), spec.id if not spec.additional_wrappers else None
+    if callable(env):
+        return env, None
+    raise ValueError(
+        f"env must be an id, a function that makes an environment, or one; got {env!r}"
+    )
+
+
 def check_spaces(env: gym.Env) -> tuple[gym.spaces.Box, gym.spaces.Box]:
     """(observation space, action space), or an error that names what does not fit."""
     observation, action = env.observation_space, env.action_space

@@ -8,13 +8,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from windward import checks
 from windward.agents import files, learner
-from windward.agents.actors import Actors, Recent, check_spaces
+from windward.agents.actors import Actors, Recent, check_spaces, maker
 from windward.agents.networks import Params, policy_numpy
 from windward.agents.pipeline import Pending, Pipeline
 from windward.agents.progress import Log, Progress
@@ -42,7 +41,7 @@ class D4PG:
     def __init__(self, env: Any, *, seed: int = 0, **settings: Any) -> None:
         self.settings = Settings(**settings)
         self.seed = checks.integer("seed", seed, 0)
-        self._make, self.env_id = _maker(env)
+        self._make, self.env_id = maker(env)
         example = self._make()
         self.observation_space, self.action_space = check_spaces(example)
         example.close()
@@ -344,22 +343,3 @@ def _seed(*parts: int) -> int:
 
 def _generator(seed: int, part: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))
-
-
-def _maker(env: Any) -> tuple[Callable[[], gym.Env], str | None]:
-    """(a function that makes an environment, its id if it has one)."""
-    if isinstance(env, str):
-        return lambda: gym.make(env), env
-    if isinstance(env, gym.Env):
-        spec = env.spec
-        if spec is None:
-            raise ValueError(
-                "D4PG steps several environments: give an id, a function that makes one, or an "
-                "environment made by gym.make"
-            )
-        return lambda: gym.make(spec), spec.id if not spec.additional_wrappers else None
-    if callable(env):
-        return env, None
-    raise ValueError(
-        f"env must be an id, a function that makes an environment, or one; got {env!r}"
-    )

@@ -1,7 +1,5 @@
 """What learning shows: a progress bar, curves as CSV, TensorBoard scalars."""
 
-import csv
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +16,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 from rich.text import Text
+
+from windward.atomic import write_rows
 
 
 class _Speed(ProgressColumn):
@@ -96,13 +96,7 @@ class Log:
         assert self._folder is not None
         if not self.rows:
             return
-        path = self._folder / "curves.csv"
-        partial = path.with_name(path.name + ".partial")
-        with partial.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(self.rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(self.rows)
-        os.replace(partial, path)
+        write_rows(self._folder / "curves.csv", self.rows)
 
     def close(self) -> None:
         """Ends writing."""

@@ -20,6 +20,7 @@ from rich.table import Table
 
 import windward as ww
 from windward import checks
+from windward.atomic import write_rows
 from windward.core.algorithm import Algorithm
 from windward.figures import panels
 from windward.studies import results
@@ -146,7 +147,7 @@ def run(settings: Dimension, console: Console) -> dict[str, Any]:
             }
             for i, seed in enumerate(seeds)
         ]
-        results.write_rows(out / "runs.csv", rows)
+        write_rows(out / "runs.csv", rows)
         summary.append(
             {
                 "method": name,

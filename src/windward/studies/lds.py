@@ -18,6 +18,7 @@ from rich.table import Table
 
 import windward as ww
 from windward import checks
+from windward.atomic import write_rows
 from windward.core.algorithm import Algorithm
 from windward.linear import disturbances
 from windward.studies import results
@@ -182,7 +183,7 @@ def run(
             mean_interval(headroom.mean(axis=0)),
         )  # fmt: skip
 
-    results.write_rows(
+    write_rows(
         out / "runs.csv",
         [
             {

@@ -21,6 +21,7 @@ from rich.table import Table
 
 import windward as ww
 from windward import checks
+from windward.atomic import write_rows
 from windward.core.algorithm import Algorithm
 from windward.figures import panels
 from windward.linear import disturbances
@@ -141,7 +142,7 @@ def run(settings: RegretRate, console: Console) -> dict[str, Any]:
                         }
                         for seed, value in zip(seeds, regret, strict=True)
                     ]
-                results.write_rows(out / "runs.csv", rows)
+                write_rows(out / "runs.csv", rows)
             for name, tuned in constants.items():
                 values = np.stack(regrets[name])
                 horizons = np.array(settings.horizons)

@@ -1,14 +1,13 @@
 """Results on disk: raw rows as CSV, a summary as JSON, each written whole or not at all."""
 
-import csv
 import json
-import os
 import platform
-from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+from windward.atomic import write_text
 
 LIBRARIES = ("windward", "gymnasium", "jax", "jaxlib", "mujoco", "numpy", "optax", "scipy")
 
@@ -30,23 +29,6 @@ def prepare(out: Path) -> Path:
     return out
 
 
-def _replace(path: Path, text: str) -> None:
-    partial = path.with_name(path.name + ".partial")
-    partial.write_text(text)
-    os.replace(partial, path)
-
-
-def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows of the same keys, as CSV."""
-    rows = list(rows)
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    os.replace(partial, path)
-
-
 def write_summary(path: Path, command: str, settings: Any, **content: Any) -> dict[str, Any]:
     """The summary with the command, settings and versions that made it."""
     summary = {
@@ -55,5 +37,5 @@ def write_summary(path: Path, command: str, settings: Any, **content: Any) -> di
         "versions": versions(),
         **content,
     }
-    _replace(path, json.dumps(summary, indent=1, default=str) + "\n")
+    write_text(path, json.dumps(summary, indent=1, default=str) + "\n")
     return summary
