@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from windward.agents.losses import Batch, critic_loss, policy_gradient, project, value_of
-from windward.agents.networks import critic, init_mlp, policy
+from windward.agents.networks import critic, forward, init_mlp, policy
 
 ATOMS = jnp.array([-1.0, 0.0, 1.0])
 
@@ -94,7 +94,7 @@ def test_the_policy_goes_up_q() -> None:
     def mean_q(params: dict) -> jax.Array:
         return value_of(critic(value, x, policy(params, x)), ATOMS).mean()
 
-    loss, slope = policy_gradient(actor, value, x, ATOMS, clip=None)
+    loss, slope = policy_gradient(actor, value, x, ATOMS, clip=None, penalty=0.0)
     assert float(loss) == pytest.approx(-float(mean_q(actor)), rel=1e-5)
     for name, each in jax.grad(mean_q)(actor).items():
         np.testing.assert_allclose(slope[name], -each, atol=1e-6)
@@ -104,8 +104,8 @@ def test_the_slope_of_q_is_clipped_for_each_sample() -> None:
     actor, value = _networks(3)
     x = jnp.asarray(_batch().x)
     steep = ATOMS * 1e4
-    _, free = policy_gradient(actor, value, x, steep, clip=None)
-    _, clipped = policy_gradient(actor, value, x, steep, clip=1.0)
+    _, free = policy_gradient(actor, value, x, steep, clip=None, penalty=0.0)
+    _, clipped = policy_gradient(actor, value, x, steep, clip=1.0, penalty=0.0)
     # with one action the clipped slope is ±1: the gradient of the mean of ±π(x)
     sign = jnp.sign(
         jax.grad(lambda u: value_of(critic(value, x, u), steep).sum())(policy(actor, x))
@@ -114,3 +114,21 @@ def test_the_slope_of_q_is_clipped_for_each_sample() -> None:
     for name in actor:
         np.testing.assert_allclose(clipped[name], wanted[name], rtol=1e-4, atol=1e-6)
     assert np.abs(free["w0"]).max() > 10 * np.abs(clipped["w0"]).max()
+
+
+def test_the_penalty_pulls_saturated_actions_back_and_leaves_others_alone() -> None:
+    actor, value = _networks(3)
+    x = jnp.asarray(_batch().x)
+
+    def excess(params: dict) -> jax.Array:
+        beyond = jnp.maximum(jnp.abs(forward(params, x)) - 2.0, 0.0)
+        return 0.05 * jnp.square(beyond).sum() / len(x)
+
+    far = {**actor, "b1": actor["b1"] + 5.0}
+    for params in (actor, far):
+        _, without = policy_gradient(params, value, x, ATOMS, clip=1.0, penalty=0.0)
+        _, slope = policy_gradient(params, value, x, ATOMS, clip=1.0, penalty=0.1)
+        for name, each in jax.grad(excess)(params).items():
+            np.testing.assert_allclose(slope[name] - without[name], each, rtol=1e-4, atol=1e-6)
+    assert float(excess(actor)) == 0.0
+    assert float(excess(far)) > 0.1

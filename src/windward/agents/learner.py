@@ -22,6 +22,8 @@ class Rule(NamedTuple):
     """of the gradient's norm"""
     slope_clip: float
     """of dQ/du's norm"""
+    penalty: float
+    """on the policy's output before tanh, beyond 2"""
     period: int
     """updates between copies to the target networks"""
 
@@ -84,7 +86,7 @@ def policy_step(rule: Rule) -> Any:
 
     def step(policy: Params, state: Any, critic: Params, x: Any) -> Any:
         atoms = jnp.asarray(atoms_of(rule))
-        loss, slope = policy_gradient(policy, critic, x, atoms, rule.slope_clip)
+        loss, slope = policy_gradient(policy, critic, x, atoms, rule.slope_clip, rule.penalty)
         change, state = optimiser.update(slope, state)
         return optax.apply_updates(policy, change), state, loss
 

@@ -8,7 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from windward.agents.networks import Params, critic, policy
+from windward.agents.networks import Params, critic, forward, policy
+
+LIMIT = 2.0
+"""what the policy's output before tanh may reach for nothing: tanh(2) = 0.96"""
 
 
 class Batch(NamedTuple):
@@ -61,10 +64,20 @@ def critic_loss(
 
 
 def policy_gradient(
-    params: Params, critic_params: Params, x: jax.Array, atoms: jax.Array, clip: float | None
+    params: Params,
+    critic_params: Params,
+    x: jax.Array,
+    atoms: jax.Array,
+    clip: float | None,
+    penalty: float,
 ) -> tuple[jax.Array, Params]:
-    """(-mean Q(x, π(x)), its gradient in π); dQ/du has norm `clip` at most, for each sample."""
-    u, pull_back = jax.vjp(lambda each: policy(each, x), params)
+    """(-mean Q(x, π(x)), its gradient in π); dQ/du has norm `clip` at most, for each sample.
+
+    The gradient has a term more, of penalty/2·Σ max(|z| - 2, 0)², with π = tanh z: far out tanh is
+    flat, and a policy that has gone there on an early critic's word would not come back.
+    """
+    z, pull_back = jax.vjp(lambda each: forward(each, x), params)
+    u = jnp.tanh(z)
 
     def total(u: jax.Array) -> jax.Array:
         return value_of(critic(critic_params, x, u), atoms).sum()
@@ -74,5 +87,6 @@ def policy_gradient(
         norm = jnp.linalg.norm(slope, axis=-1, keepdims=True)
         slope = slope * jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-12))
     n = x.shape[0]
-    (gradient,) = pull_back(-slope / n)
+    excess = jnp.sign(z) * jnp.maximum(jnp.abs(z) - LIMIT, 0.0)
+    (gradient,) = pull_back((penalty * excess - slope * (1.0 - u * u)) / n)
     return -q / n, gradient

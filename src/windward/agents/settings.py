@@ -42,6 +42,8 @@ class Settings:
     """largest norm of a gradient"""
     slope_clip: float = 1.0
     """largest norm of dQ/du"""
+    saturation_penalty: float = 0.1
+    """on how far the policy's output before tanh goes beyond 2; 0 as in Acme"""
     segment: int = 50_000
     """steps between checkpoints; episodes are cut there, so that a resumed run is the same run"""
 
@@ -55,7 +57,8 @@ class Settings:
             checks.integer(name, getattr(self, name), 1)
         for name in ("samples_per_insert", "learning_rate", "gradient_clip", "slope_clip"):
             checks.positive(name, getattr(self, name))
-        checks.positive("sigma", self.sigma, zero=True)
+        for name in ("sigma", "saturation_penalty"):
+            checks.positive(name, getattr(self, name), zero=True)
         checks.discount("gamma", self.gamma)
         if self.num_atoms > 1 and not self.v_min < self.v_max:
             raise ValueError(f"v_min must be below v_max; got {self.v_min} and {self.v_max}")
@@ -72,5 +75,6 @@ class Settings:
             self.learning_rate,
             self.gradient_clip,
             self.slope_clip,
+            self.saturation_penalty,
             self.target_period,
         )
