@@ -1,8 +1,8 @@
 """Imports point one way, and the core knows no environment, file or clock.
 
-types, checks, figures, atomic < core < linear, envs, bases < adapt < agents < studies < bench <
-cli. A module may import from layers before its own and from its own part; linear, envs and bases
-do not know each other.
+types, checks, figures, atomic, files < core < linear, envs, bases < adapt < agents < studies <
+bench < cli. A module may import from layers before its own and from its own part; linear, envs and
+bases do not know each other.
 The top-level ``windward/__init__.py`` gathers public names and is exempt; to import it is to import
 all that it gathers, so only layers after those may.
 """
@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1] / "src" / "windward"
 LAYERS = [
-    {"types", "checks", "figures", "atomic"},
+    {"types", "checks", "figures", "atomic", "files"},
     {"core"},
     {"linear", "envs", "bases"},
     {"adapt"},

@@ -41,7 +41,7 @@ def pendulum(**changes: Any) -> D4PG:
 
 
 def floats(agent: D4PG) -> list[bytes]:
-    leaves = jax.tree.leaves(agent._learner)
+    leaves = jax.tree.leaves(agent._training.learner)
     return [np.asarray(each).tobytes() for each in leaves]
 
 
@@ -168,8 +168,10 @@ def test_bad_settings_are_named(settings: dict[str, Any], message: str) -> None:
 def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     agent = pendulum().learn(200, eval_every=10**9, out=tmp_path)
     kept = (tmp_path / "last.npz").read_bytes()
-    broken = {name: np.full_like(each, np.nan) for name, each in agent._learner.critic.items()}
-    agent._learner = agent._learner._replace(critic=broken)
+    broken = {
+        name: np.full_like(each, np.nan) for name, each in agent._training.learner.critic.items()
+    }
+    agent._training.learner = agent._training.learner._replace(critic=broken)
     with pytest.raises(NotFinite, match="last checkpoint is as it was"):
         agent.learn(600, eval_every=10**9, out=tmp_path)
     assert (tmp_path / "last.npz").read_bytes() == kept
@@ -200,7 +202,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_an_agent_of_another_environment_is_refused(tmp_path: Path) -> None:
     pendulum(env="Pendulum-v1").save(tmp_path / "agent.npz")
-    with pytest.raises(ValueError, match=r"another environment \(Pendulum-v1\)"):
+    with pytest.raises(ValueError, match=r"another environment or agent \(Pendulum-v1\)"):
         D4PG.load(tmp_path / "agent.npz", env="InvertedPendulum-v5")
 
 
@@ -216,3 +218,26 @@ def test_returns_beyond_the_atoms_warn() -> None:
     agent = pendulum(v_min=-1.0, v_max=1.0, segment=500)
     with pytest.warns(UserWarning, match="set v_min and v_max"):
         agent.learn(500, eval_every=10**9)
+
+
+def test_a_vector_head_learns_beside_and_leaves_the_agent_alone(tmp_path: Path) -> None:
+    plain, with_head = pendulum(), pendulum(features="identity")
+    for agent in (plain, with_head):
+        agent.learn(400, eval_every=200)
+    for name in ("policy", "critic", "target_policy", "target_critic"):
+        one, two = (getattr(agent._training.learner, name) for agent in (plain, with_head))
+        assert all(np.array_equal(one[part], two[part]) for part in one)
+    assert [row["eval_return"] for row in plain.log.rows] == [
+        row["eval_return"] for row in with_head.log.rows
+    ]
+    with_head.save(tmp_path / "agent.npz")
+    x, u = np.ones((5, 3)), np.ones((5, 1))
+    values, loaded = (
+        each.vector_values() for each in (with_head, D4PG.load(tmp_path / "agent.npz", short))
+    )
+    assert values.d_w == 3
+    np.testing.assert_array_equal(values.c(x), x)
+    np.testing.assert_array_equal(values.Q(x, u), loaded.Q(x, u))
+    np.testing.assert_allclose(values.V(x), values.Q(x, with_head.predict(x)[0]), rtol=1e-5)
+    with pytest.raises(ValueError, match="no vector head"):
+        plain.vector_values()

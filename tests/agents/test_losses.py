@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from windward.agents.losses import Batch, critic_loss, policy_gradient, project, value_of
-from windward.agents.networks import critic, forward, init_mlp, policy
+from windward.agents.losses import Batch, critic_loss, policy_gradient, project
+from windward.bases.critics import value_of
+from windward.bases.networks import critic, forward, init_mlp, policy
 
 ATOMS = jnp.array([-1.0, 0.0, 1.0])
 

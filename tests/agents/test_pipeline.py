@@ -8,7 +8,7 @@ from windward.agents.learner import Learner, Rule, init, update
 from windward.agents.losses import Batch
 from windward.agents.pipeline import Pipeline
 
-RULE = Rule((-10.0, 10.0, 5), 1e-3, 40.0, 1.0, period=3)
+RULE = Rule((-10.0, 10.0, 5), 1e-3, 40.0, 1.0, penalty=0.1, period=3, horizon=10.0)
 
 
 def _batches(count: int) -> list[Batch]:

@@ -7,8 +7,10 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from windward.agents.networks import Params, policy_numpy
 from windward.agents.replay import NStep
+from windward.bases.actions import ActionCode
+from windward.bases.features import Features
+from windward.bases.networks import Params, policy_numpy
 
 
 def maker(env: Any) -> tuple[Callable[[], gym.Env], str | None]:
@@ -68,31 +70,36 @@ class Actors:
     """Steps environments with the policy and Gaussian noise on actions in [-1, 1]."""
 
     def __init__(
-        self, make: Callable[[], gym.Env], count: int, sigma: float, recent: "Recent"
+        self,
+        make: Callable[[], gym.Env],
+        count: int,
+        sigma: float,
+        recent: "Recent",
+        features: Features | None = None,
     ) -> None:
         self.envs = [make() for _ in range(count)]
-        space = self.envs[0].action_space
-        assert isinstance(space, gym.spaces.Box)
-        self._middle = (space.high + space.low) / 2
-        self._half = (space.high - space.low) / 2
-        self._dtype = space.dtype
-        self._shape = space.shape
-        self._sigma, self._recent = sigma, recent
+        self._code = ActionCode(self.envs[0].action_space)
+        self._shape = self.envs[0].observation_space.shape or ()
+        self._sigma, self._recent, self._features = sigma, recent, features
 
     def reset(self, seeds: list[int], adders: list[NStep], gamma: float) -> None:
         """Begins an episode in each environment."""
         self._adders, self._gamma = adders, gamma
-        self._x = np.stack([_vector(env.reset(seed=s)[0]) for env, s in zip(self.envs, seeds, strict=True)])  # fmt: skip  # noqa: E501
+        pairs = zip(self.envs, seeds, strict=True)
+        self._x = np.stack([_vector(env.reset(seed=seed)[0]) for env, seed in pairs])
         self._totals = np.zeros((3, len(self.envs)))  # return, discounted return, γ^t
 
     def step(self, policy: Params, rng: np.random.Generator, cut: bool = False) -> None:
         """One step of each environment; `cut` ends all episodes with it."""
-        noise = rng.standard_normal((len(self.envs), self._middle.size))
+        noise = rng.standard_normal((len(self.envs), self._code.size))
         u = policy_numpy(policy, self._x) + self._sigma * noise
         u = np.clip(u, -1.0, 1.0).astype(np.float32)
+        actions = self._code.decode(u)
+        phi = None
+        if self._features is not None:
+            phi = self._features(self._x.reshape(-1, *self._shape))
         for i, env in enumerate(self.envs):
-            action = (self._middle + self._half * u[i].reshape(self._shape)).astype(self._dtype)
-            seen, given, terminated, truncated, _ = env.step(action)
+            seen, given, terminated, truncated, _ = env.step(actions[i])
             x_next, reward = _vector(seen), float(given)
             if not (np.isfinite(x_next).all() and np.isfinite(reward)):
                 raise ValueError(
@@ -101,8 +108,9 @@ class Actors:
                 )
             ended = bool(terminated or truncated)
             self._adders[i].add(
-                self._x[i].copy(), u[i], reward, x_next, bool(terminated), truncated or cut
-            )
+                self._x[i].copy(), u[i], reward, x_next, bool(terminated), truncated or cut,
+                None if phi is None else phi[i],
+            )  # fmt: skip
             self._count(i, reward, ended)
             self._x[i] = _vector(env.reset()[0]) if ended and not cut else x_next
 

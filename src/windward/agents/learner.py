@@ -9,7 +9,9 @@ import numpy as np
 import optax
 
 from windward.agents.losses import Batch, critic_loss, policy_gradient
-from windward.agents.networks import Params, init_mlp
+from windward.bases.networks import Params, init_mlp
+from windward.bases.networks import policy as policy_of
+from windward.bases.td import td_loss
 
 
 class Rule(NamedTuple):
@@ -26,10 +28,12 @@ class Rule(NamedTuple):
     """on the policy's output before tanh, beyond 2"""
     period: int
     """updates between copies to the target networks"""
+    horizon: float
+    """by which the vector head's values are divided"""
 
 
 class Learner(NamedTuple):
-    """What learning changes; `steps` counts updates."""
+    """What learning changes; `steps` counts updates. Without a vector head its parts are None."""
 
     policy: Params
     critic: Params
@@ -37,6 +41,9 @@ class Learner(NamedTuple):
     target_critic: Params
     policy_optimiser: Any
     critic_optimiser: Any
+    vector: Any
+    target_vector: Any
+    vector_optimiser: Any
     steps: int
 
 
@@ -50,17 +57,23 @@ def atoms_of(rule: Rule) -> np.ndarray:
     return np.linspace(low, high, count, dtype=np.float32)
 
 
-def init(rule: Rule, d_x: int, d_u: int, widths: tuple[int, ...], seed: int) -> Learner:
-    """Fresh networks; the policy begins near zero."""
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0,)))
-    policy = init_mlp(rng, (d_x, *widths, d_u), last=1e-4)
-    critic = init_mlp(rng, (d_x + d_u, *widths, rule.atoms[2]))
-    optimiser = _optimiser(rule)
-    as_jax: Any = jax.tree.map(jnp.asarray, (policy, critic))
-    policy, critic = as_jax
-    return Learner(
-        policy, critic, policy, critic, optimiser.init(policy), optimiser.init(critic), 0
+def init(
+    rule: Rule, d_x: int, d_u: int, widths: tuple[int, ...], seed: int, d_w: int = 0
+) -> Learner:
+    """Fresh networks; the policy begins near zero. d_w > 0 adds a vector head."""
+    rng, vector_rng = (
+        np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,))) for part in (0, 5)
     )
+    policy: Any = init_mlp(rng, (d_x, *widths, d_u), last=1e-4)
+    critic: Any = init_mlp(rng, (d_x + d_u, *widths, rule.atoms[2]))
+    # The head draws from a generator of its own: the base agent is the same with it and without.
+    vector: Any = init_mlp(vector_rng, (d_x + d_u, *widths, d_w)) if d_w else None
+    policy, critic, vector = jax.tree.map(jnp.asarray, (policy, critic, vector))
+    optimiser = _optimiser(rule)
+    return Learner(
+        policy, critic, policy, critic, optimiser.init(policy), optimiser.init(critic),
+        vector, vector, optimiser.init(vector) if d_w else None, 0,
+    )  # fmt: skip
 
 
 @cache
@@ -93,20 +106,48 @@ def policy_step(rule: Rule) -> Any:
     return jax.jit(step)
 
 
-def update(rule: Rule, learner: Learner, batch: Batch) -> tuple[Learner, tuple[Any, Any]]:
-    """One step of Adam for critic and policy, and the targets' copy when it is due.
+@cache
+def vector_step(rule: Rule) -> Any:
+    """(head, optimiser, target head, target policy, batch) -> (head, optimiser, loss).
 
-    Both gradients are taken at the parameters from before the update, and the policy's at x_next,
-    as in Acme. The copy is a reference: inside the compiled program it would cost every update.
-    `Pipeline` does the same with both steps side by side.
+    TD on c(x) = φ(x): V and Q over the horizon, so that they are as large as φ is.
     """
+    optimiser = _optimiser(rule)
+
+    def step(
+        vector: Params, state: Any, target: Params, target_policy: Params, batch: Batch
+    ) -> Any:
+        u_next = policy_of(target_policy, batch.x_next)
+        loss, slope = jax.value_and_grad(td_loss)(
+            vector, target, batch.x, batch.u, batch.vector / rule.horizon, batch.discount,
+            batch.x_next, u_next,
+        )  # fmt: skip
+        change, state = optimiser.update(slope, state)
+        return optax.apply_updates(vector, change), state, loss
+
+    return jax.jit(step)
+
+
+def update(rule: Rule, learner: Learner, batch: Batch) -> tuple[Learner, tuple[Any, Any]]:
+    """One step of Adam for each network, and the targets' copy when it is due.
+
+    All gradients are taken at the parameters from before the update, and the policy's at x_next,
+    as in Acme. The copy is a reference: inside the compiled program it would cost every update.
+    `Pipeline` does the same with the steps side by side.
+    """
+    plain = batch._replace(vector=None)
     critic, critic_optimiser, critic_cost = critic_step(rule)(
         learner.critic, learner.critic_optimiser, learner.target_critic, learner.target_policy,
-        batch,
+        plain,
     )  # fmt: skip
     policy, policy_optimiser, policy_cost = policy_step(rule)(
         learner.policy, learner.policy_optimiser, learner.critic, batch.x_next
     )
+    vector, vector_optimiser = learner.vector, learner.vector_optimiser
+    if vector is not None:
+        vector, vector_optimiser, _ = vector_step(rule)(
+            vector, vector_optimiser, learner.target_vector, learner.target_policy, batch
+        )
     steps = learner.steps + 1
     due = steps % rule.period == 0
     return Learner(
@@ -116,5 +157,8 @@ def update(rule: Rule, learner: Learner, batch: Batch) -> tuple[Learner, tuple[A
         critic if due else learner.target_critic,
         policy_optimiser,
         critic_optimiser,
+        vector,
+        vector if due else learner.target_vector,
+        vector_optimiser,
         steps,
     ), (critic_cost, policy_cost)

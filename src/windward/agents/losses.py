@@ -8,20 +8,26 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from windward.agents.networks import Params, critic, forward, policy
+from windward.bases.critics import value_of
+from windward.bases.networks import Params, critic, forward, policy
+from windward.bases.td import td_loss
 
 LIMIT = 2.0
 """what the policy's output before tanh may reach for nothing: tanh(2) = 0.96"""
 
 
 class Batch(NamedTuple):
-    """n-step transitions, rows: R = Σ γ^k r_k, discount = γ^n, or 0 after termination."""
+    """n-step transitions, rows: R = Σ γ^k r_k, discount = γ^n, or 0 after termination.
+
+    `vector` is Σ γ^k φ(x_k), for a vector head; None without one.
+    """
 
     x: Any
     u: Any
     reward: Any
     discount: Any
     x_next: Any
+    vector: Any = None
 
 
 def project(reward: jax.Array, discount: jax.Array, p: jax.Array, atoms: jax.Array) -> jax.Array:
@@ -42,23 +48,18 @@ def project(reward: jax.Array, discount: jax.Array, p: jax.Array, atoms: jax.Arr
     return jnp.zeros_like(p).at[rows, left].add(p * (1.0 - share)).at[rows, right].add(p * share)
 
 
-def value_of(logits: jax.Array, atoms: jax.Array) -> jax.Array:
-    """Q from a critic's output: the mean of the distribution, or the output itself."""
-    if atoms.shape[0] == 1:
-        return logits[..., 0]
-    return jax.nn.softmax(logits) @ atoms
-
-
 def critic_loss(
     params: Params, target: Params, target_policy: Params, batch: Batch, atoms: jax.Array
 ) -> jax.Array:
     """Cross-entropy to the projected target distribution, or squared TD error with one atom."""
     u_next = policy(target_policy, batch.x_next)
+    if atoms.shape[0] == 1:
+        return td_loss(
+            params, target, batch.x, batch.u, batch.reward[:, None], batch.discount, batch.x_next,
+            u_next,
+        )  # fmt: skip
     ahead = critic(target, batch.x_next, u_next)
     logits = critic(params, batch.x, batch.u)
-    if atoms.shape[0] == 1:
-        goal = batch.reward + batch.discount * ahead[:, 0]
-        return 0.5 * jnp.square(jax.lax.stop_gradient(goal) - logits[:, 0]).mean()
     goal = project(batch.reward, batch.discount, jax.nn.softmax(ahead), atoms)
     return -(jax.lax.stop_gradient(goal) * jax.nn.log_softmax(logits)).sum(axis=-1).mean()
 

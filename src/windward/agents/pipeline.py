@@ -1,4 +1,4 @@
-"""Updates in threads of their own: the critic's step and the policy's run side by side.
+"""Updates in threads of their own: the networks' steps run side by side.
 
 The policy's step k needs the critic from before step k, and the critic's needs the policy only when
 targets are copied. So neither waits for the other, each keeps one core busy, and the result is that
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from windward.agents.learner import Learner, Rule, critic_step, policy_step
+from windward.agents.learner import Learner, Rule, critic_step, policy_step, vector_step
 from windward.agents.losses import Batch
 
 
@@ -27,6 +27,7 @@ class Pending(NamedTuple):
 
     policy: "Future[Half]"
     critic: "Future[Half]"
+    vector: "Future[Half] | None"
 
 
 class Pipeline:
@@ -38,30 +39,42 @@ class Pipeline:
         self._policy = _ready(Half(learner.policy, learner.policy_optimiser, None))
         self._target_critic = _ready(Half(learner.target_critic, None, None))
         self._target_policy = _ready(Half(learner.target_policy, None, None))
-        self._threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self._threads = [ThreadPoolExecutor(1) for _ in range(2)]
+        self._vector: Future[Half] | None = None
+        self._target_vector: Future[Half] | None = None
+        if learner.vector is not None:
+            self._vector = _ready(Half(learner.vector, learner.vector_optimiser, None))
+            self._target_vector = _ready(Half(learner.target_vector, None, None))
+            self._threads.append(ThreadPoolExecutor(1))
 
     def submit(self, batch: Batch) -> Pending:
         """Starts an update, or lines it up behind those under way."""
-        before = self._critic
+        before, plain = self._critic, batch._replace(vector=None)
         self._critic = self._threads[0].submit(
-            self._critic_step, before, self._target_critic, self._target_policy, batch
+            self._td_step, critic_step, before, self._target_critic, self._target_policy, plain
         )
         self._policy = self._threads[1].submit(self._policy_step, self._policy, before, batch)
+        if self._vector is not None and self._target_vector is not None:
+            self._vector = self._threads[2].submit(
+                self._td_step, vector_step, self._vector, self._target_vector, self._target_policy,
+                batch,
+            )  # fmt: skip
         self._steps += 1
         if self._steps % self._rule.period == 0:
             self._target_critic, self._target_policy = self._critic, self._policy
-        return Pending(self._policy, self._critic)
+            self._target_vector = self._vector
+        return Pending(self._policy, self._critic, self._vector)
 
-    def _critic_step(
+    def _td_step(
         self,
+        kind: Any,
         before: "Future[Half]",
         target: "Future[Half]",
         target_policy: "Future[Half]",
         batch: Batch,
     ) -> Half:
         now, goal, ahead = before.result(), target.result(), target_policy.result()
-        step = critic_step(self._rule)
-        fresh = step(now.params, now.optimiser, goal.params, ahead.params, batch)
+        fresh = kind(self._rule)(now.params, now.optimiser, goal.params, ahead.params, batch)
         return Half(*jax.block_until_ready(fresh))
 
     def _policy_step(self, before: "Future[Half]", critic: "Future[Half]", batch: Batch) -> Half:
@@ -73,6 +86,8 @@ class Pipeline:
     def learner(self) -> Learner:
         """Everything, after waiting for what is under way."""
         policy, critic = self._policy.result(), self._critic.result()
+        vector = self._vector and self._vector.result()
+        target_vector = self._target_vector and self._target_vector.result()
         return Learner(
             policy.params,
             critic.params,
@@ -80,6 +95,9 @@ class Pipeline:
             self._target_critic.result().params,
             policy.optimiser,
             critic.optimiser,
+            vector and vector.params,
+            target_vector and target_vector.params,
+            vector and vector.optimiser,
             self._steps,
         )
 

@@ -22,9 +22,9 @@ def available_memory() -> int | None:
 class Replay:
     """The last `capacity` transitions; sampled uniformly, with replacement."""
 
-    def __init__(self, capacity: int, d_x: int, d_u: int) -> None:
+    def __init__(self, capacity: int, d_x: int, d_u: int, d_w: int = 0) -> None:
         self.capacity = checks.integer("replay capacity", capacity, 1)
-        need = 4 * capacity * (2 * d_x + d_u + 2)
+        need = 4 * capacity * (2 * d_x + d_u + 2 + d_w)
         free = available_memory()
         if free is not None and need > free:
             raise ValueError(
@@ -36,35 +36,44 @@ class Replay:
         self.reward = np.zeros(capacity, np.float32)
         self.discount = np.zeros(capacity, np.float32)
         self.x_next = np.zeros((capacity, d_x), np.float32)
+        self.vector = np.zeros((capacity, d_w), np.float32) if d_w else None
         self.inserted = 0
         """transitions ever added"""
 
     def __len__(self) -> int:
         return min(self.inserted, self.capacity)
 
-    def add(self, x: Any, u: Any, reward: float, discount: float, x_next: Any) -> None:
+    def add(
+        self, x: Any, u: Any, reward: float, discount: float, x_next: Any, vector: Any = None
+    ) -> None:
         """One transition, in place of the oldest when full."""
         i = self.inserted % self.capacity
         self.x[i], self.u[i], self.x_next[i] = x, u, x_next
         self.reward[i], self.discount[i] = reward, discount
+        if self.vector is not None:
+            self.vector[i] = vector
         self.inserted += 1
 
     def sample(self, rng: np.random.Generator, n: int) -> Batch:
         """n transitions."""
         i = rng.integers(0, len(self), n)
-        return Batch(self.x[i], self.u[i], self.reward[i], self.discount[i], self.x_next[i])
+        vector = None if self.vector is None else self.vector[i]
+        return Batch(self.x[i], self.u[i], self.reward[i], self.discount[i], self.x_next[i], vector)
+
+    def _names(self) -> list[str]:
+        return [name for name in Batch._fields if getattr(self, name) is not None]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What is filled, by name, for a file."""
         n = len(self)
-        return {name: getattr(self, name)[:n] for name in Batch._fields} | {
+        return {name: getattr(self, name)[:n] for name in self._names()} | {
             "inserted": np.array(self.inserted)
         }
 
     def restore(self, arrays: dict[str, np.ndarray]) -> None:
         """Takes back what `arrays` gave."""
         n = len(arrays["reward"])
-        for name in Batch._fields:
+        for name in self._names():
             getattr(self, name)[:n] = arrays[name]
         self.inserted = int(arrays["inserted"])
 
@@ -79,13 +88,21 @@ class NStep:
 
     def __init__(self, replay: Replay, n: int, gamma: float) -> None:
         self.replay, self.n, self.gamma = replay, n, gamma
-        self._steps: deque[tuple[Any, Any, float]] = deque()
+        self._steps: deque[tuple[Any, Any, Any]] = deque()
 
     def add(
-        self, x: Any, u: Any, reward: float, x_next: Any, terminated: bool, truncated: bool
+        self,
+        x: Any,
+        u: Any,
+        reward: float,
+        x_next: Any,
+        terminated: bool,
+        truncated: bool,
+        phi: Any = None,
     ) -> None:
-        """One step of the environment."""
-        self._steps.append((x, u, reward))
+        """One step of the environment; `phi` is φ(x), for a vector head."""
+        # Both costs add up alike: one row of reward and φ.
+        self._steps.append((x, u, reward if phi is None else np.array([reward, *phi])))
         if terminated or truncated:
             while self._steps:
                 self._emit(x_next, terminated)
@@ -93,9 +110,12 @@ class NStep:
             self._emit(x_next, False)
 
     def _emit(self, x_next: Any, terminated: bool) -> None:
-        total = 0.0
-        for _, _, reward in reversed(self._steps):
-            total = reward + self.gamma * total
+        total: Any = 0.0
+        for _, _, cost in reversed(self._steps):
+            total = cost + self.gamma * total
         discount = 0.0 if terminated else self.gamma ** len(self._steps)
         x, u, _ = self._steps.popleft()
-        self.replay.add(x, u, total, discount, x_next)
+        if isinstance(total, float):
+            self.replay.add(x, u, total, discount, x_next)
+        else:
+            self.replay.add(x, u, total[0], discount, x_next, total[1:])

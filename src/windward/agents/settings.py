@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from windward import checks
 from windward.agents.learner import Rule
+from windward.bases.vectors import horizon
 
 
 @dataclass(frozen=True)
@@ -77,4 +78,5 @@ class Settings:
             self.slope_clip,
             self.saturation_penalty,
             self.target_period,
+            horizon(self.gamma),
         )

@@ -104,18 +104,23 @@ def forward(params: Params, x: Any) -> jax.Array:
     return _times(hidden(params, x), params[f"w{last}"]) + params[f"b{last}"]
 
 
-def forward_numpy(params: Params, x: np.ndarray) -> np.ndarray:
-    """The network under NumPy, rows."""
+def hidden_numpy(params: Params, x: np.ndarray) -> np.ndarray:
+    """The last hidden layer under NumPy, rows."""
     h = x @ params["w0"] + params["b0"]
     h -= h.mean(axis=-1, keepdims=True)
     h /= np.sqrt(np.square(h).mean(axis=-1, keepdims=True) + EPSILON)
     h = np.tanh(h * params["scale"] + params["offset"])
-    last = depth(params) - 1
-    for i in range(1, last):
+    for i in range(1, depth(params) - 1):
         h = h @ params[f"w{i}"]
         h += params[f"b{i}"]
         np.expm1(h, out=h, where=h < 0)
-    return h @ params[f"w{last}"] + params[f"b{last}"]
+    return h
+
+
+def forward_numpy(params: Params, x: np.ndarray) -> np.ndarray:
+    """The network under NumPy, rows."""
+    last = depth(params) - 1
+    return hidden_numpy(params, x) @ params[f"w{last}"] + params[f"b{last}"]
 
 
 def policy(params: Params, x: Any) -> jax.Array:

@@ -1,0 +1,124 @@
+"""D4PG in files: an agent's networks, and everything that going on with learning needs."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from windward import files
+from windward.agents.replay import Replay
+from windward.agents.settings import Settings
+from windward.agents.training import Training, as_numpy
+
+AGENT, CHECKPOINT = "windward.D4PG", "windward.D4PG checkpoint"
+REPLAY = "replay/"
+
+
+class Identity(NamedTuple):
+    """What a file must share with the agent that reads it."""
+
+    env_id: str | None
+    observation_space: gym.spaces.Box
+    action_space: gym.spaces.Box
+    features: str | None
+
+
+def _header(kind: str, identity: Identity, training: Training) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "env": identity.env_id,
+        "seed": training.seed,
+        "settings": asdict(training.settings),
+        "features": identity.features,
+        "observation": list(identity.observation_space.shape),
+        "action_low": identity.action_space.low.tolist(),
+        "action_high": identity.action_space.high.tolist(),
+        "timesteps": training.timesteps,
+        "updates": training.learner.steps,
+    }
+
+
+def _learner(training: Training) -> dict[str, np.ndarray]:
+    return files.flatten("learner", training.learner._replace(steps=0))
+
+
+def save(path: str | Path, identity: Identity, training: Training) -> None:
+    """Networks, optimisers and settings; not the replay."""
+    files.write(path, _learner(training), _header(AGENT, identity, training))
+
+
+def settings_in(header: dict[str, Any]) -> dict[str, Any]:
+    """The settings that a header holds, as arguments of `D4PG`."""
+    return header["settings"] | {"widths": tuple(header["settings"]["widths"])}
+
+
+def adopt(
+    path: str | Path,
+    arrays: dict[str, np.ndarray],
+    header: dict[str, Any],
+    identity: Identity,
+    training: Training,
+) -> None:
+    """Takes the networks of a file; refuses one of an agent for other spaces."""
+    own = _header("", identity, training)
+    for name in ("observation", "action_low", "action_high", "features"):
+        if header[name] != own[name]:
+            raise ValueError(
+                f"{str(path)!r} is of another environment or agent ({header['env']}): its {name} "
+                f"is {header[name]}, here it is {own[name]}"
+            )
+    tree = files.unflatten("learner", training.learner._replace(steps=0), arrays)
+    training.learner = tree._replace(steps=header["updates"])
+    training.acting = as_numpy(training.learner.policy)
+    training.timesteps = header["timesteps"]
+
+
+def write(path: Path, identity: Identity, training: Training) -> None:
+    """Everything that going on needs."""
+    assert training.replay is not None
+    arrays = _learner(training)
+    arrays |= {REPLAY + name: each for name, each in training.replay.arrays().items()}
+    generators = [each.bit_generator.state for each in (training.sampling, training.exploring)]
+    header = _header(CHECKPOINT, identity, training) | {
+        "generators": json.dumps(generators),
+        "owed": training.owed,
+        "best": training.best,
+        "log": training.log.rows,
+        "returns": list(training.recent.returns),
+        "discounted": list(training.recent.discounted),
+        "losses": training.losses,
+    }
+    files.write(path, arrays, header)
+
+
+def restore(path: Path, identity: Identity, training: Training, replay: Replay) -> None:
+    """Goes back to a checkpoint; refuses one of a run with other settings."""
+    arrays, header = files.read(path, CHECKPOINT)
+    ours = _plain(training.settings)
+    if header["settings"] != ours or header["seed"] != training.seed:
+        changed = [name for name in ours if header["settings"].get(name) != ours[name]]
+        raise ValueError(
+            f"{path.parent} holds a run with other settings ({', '.join(changed) or 'seed'}): "
+            "give another folder, or the same settings to go on"
+        )
+    adopt(path, arrays, header, identity, training)
+    replay.restore(
+        {name[len(REPLAY) :]: each for name, each in arrays.items() if name.startswith(REPLAY)}
+    )
+    training.replay = replay
+    states = json.loads(header["generators"])
+    for generator, state in zip((training.sampling, training.exploring), states, strict=True):
+        generator.bit_generator.state = state
+    training.owed, training.best = header["owed"], header["best"]
+    training.log.rows, training.losses = header["log"], header["losses"]
+    training.recent.returns.extend(header["returns"])
+    training.recent.discounted.extend(header["discounted"])
+
+
+def _plain(settings: Settings) -> dict[str, Any]:
+    """Settings as JSON gives them back."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
+    return plain

@@ -1,0 +1,168 @@
+"""A run of learning: what it changes, counts and writes, and its loop in one process."""
+
+import warnings
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windward.agents.actors import Actors, Recent
+from windward.agents.learner import Learner
+from windward.agents.pipeline import Pending, Pipeline
+from windward.agents.progress import Log, Progress
+from windward.agents.replay import NStep, Replay
+from windward.agents.settings import Settings
+from windward.bases.networks import Params
+
+LOSSES = ("critic_loss", "policy_loss", "vector_loss")
+
+
+class NotFinite(RuntimeError):
+    """A loss became NaN or infinite; the last checkpoint is as it was."""
+
+
+@dataclass
+class Plan:
+    """What the caller of `learn` asked for."""
+
+    total: int
+    folder: Path | None
+    eval_every: int
+    evaluate: Callable[[], np.ndarray]
+    """returns of episodes without noise"""
+    save_best: Callable[[Path], None]
+    checkpoint: Callable[[Path], None]
+    callback: Callable[[], bool | None]
+    """after every evaluation; False stops learning"""
+
+
+class Training:
+    """Everything that learning changes; a checkpoint holds all of it."""
+
+    def __init__(self, settings: Settings, seed: int, learner: Learner) -> None:
+        self.settings, self.seed = settings, seed
+        self.learner = learner
+        self.acting = as_numpy(learner.policy)
+        self.replay: Replay | None = None
+        self.sampling, self.exploring = (
+            np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))
+            for part in (1, 2)
+        )
+        self.timesteps = 0
+        self.owed = 0.0
+        """steps that no update has been made for yet"""
+        self.losses = [np.nan] * (2 if learner.vector is None else 3)
+        """of critic, policy and vector head"""
+        self.best = -np.inf
+        self.recent = Recent()
+        self.log = Log()
+
+    def updates_due(self, steps: int) -> int:
+        """How many updates so many more steps allow, at `samples_per_insert`."""
+        assert self.replay is not None
+        if len(self.replay) < self.settings.min_replay:
+            return 0
+        per_update = self.settings.batch_size / self.settings.samples_per_insert
+        self.owed += steps
+        due = int(self.owed // per_update)
+        self.owed -= due * per_update
+        return due
+
+    def submit(self, pipeline: Pipeline, pending: deque[Pending]) -> None:
+        """Starts an update, and waits for the one before: one is always under way."""
+        assert self.replay is not None
+        batch = self.replay.sample(self.sampling, self.settings.batch_size)
+        pending.append(pipeline.submit(batch))
+        if len(pending) > 1:
+            self.take(pending.popleft())
+
+    def take(self, update: Pending) -> None:
+        """Waits for an update; the next steps act by its policy."""
+        policy = update.policy.result()
+        parts = [update.critic.result(), policy]
+        if update.vector is not None:
+            parts.append(update.vector.result())
+        self.losses = [float(part.loss) for part in parts]
+        if not np.isfinite(self.losses).all():
+            raise NotFinite(
+                f"the losses of critic, policy and vector head (if any) are {self.losses}; the "
+                "last checkpoint is as it was. Try a smaller learning_rate, or a range "
+                "[v_min, v_max] that fits"
+            )
+        self.acting = as_numpy(policy.params)
+
+    def settle(self, pending: deque[Pending], pipeline: Pipeline) -> None:
+        """Waits for all updates under way."""
+        while pending:
+            self.take(pending.popleft())
+        self.learner = pipeline.learner()
+
+    def report(self, plan: Plan) -> bool:
+        """Evaluates, writes the curves and keeps the best; False if the callback said stop."""
+        returns = plan.evaluate()
+        mean = float(returns.mean())
+        recent = list(self.recent.returns)
+        self.log.add(
+            steps=self.timesteps,
+            updates=self.learner.steps,
+            eval_return=mean,
+            eval_worst=float(returns.min()),
+            train_return=float(np.mean(recent)) if recent else np.nan,
+            **dict(zip(LOSSES, self.losses, strict=False)),
+        )
+        if plan.folder is not None and mean > self.best:
+            plan.save_best(plan.folder / "best.npz")
+        self.best = max(self.best, mean)
+        return plan.callback() is not False
+
+    def end_segment(self, plan: Plan) -> None:
+        """Writes everything, and warns of returns that the critic cannot tell."""
+        if plan.folder is not None:
+            plan.checkpoint(plan.folder / "last.npz")
+        low, high, atoms = self.settings.rule.atoms
+        seen = self.recent.discounted
+        if atoms > 1 and seen and (min(seen) < low or max(seen) > high):
+            warnings.warn(
+                f"discounted returns reach from {min(seen):.0f} to {max(seen):.0f}, beyond what "
+                f"the critic can tell: set v_min and v_max around them (now {low:.0f} and "
+                f"{high:.0f})",
+                stacklevel=5,
+            )
+
+    def segment(self, plan: Plan, actors: Actors, pipeline: Pipeline, progress: Progress) -> bool:
+        """Steps to the next checkpoint, or to the end; False if the callback said stop."""
+        chosen, replay = self.settings, self.replay
+        assert replay is not None
+        index = self.timesteps // chosen.segment
+        end = min(plan.total, (index + 1) * chosen.segment)
+        adders = [NStep(replay, chosen.n_step, chosen.gamma) for _ in range(chosen.num_envs)]
+        seeds = [seed_of(self.seed, 4, index, i) for i in range(chosen.num_envs)]
+        actors.reset(seeds, adders, chosen.gamma)
+        pending: deque[Pending] = deque()
+        going = True
+        while going and self.timesteps < end:
+            before = self.timesteps
+            self.timesteps += chosen.num_envs
+            actors.step(self.acting, self.exploring, cut=self.timesteps >= end)
+            for _ in range(self.updates_due(chosen.num_envs)):
+                self.submit(pipeline, pending)
+            progress.advance(chosen.num_envs, self.recent.returns)
+            if before // plan.eval_every != self.timesteps // plan.eval_every:
+                self.settle(pending, pipeline)
+                going = self.report(plan)
+        self.settle(pending, pipeline)
+        self.end_segment(plan)
+        return going
+
+
+def as_numpy(params: Params) -> dict[str, Any]:
+    """Parameters as NumPy arrays, which views of JAX's are on a CPU."""
+    return {name: np.asarray(each) for name, each in params.items()}
+
+
+def seed_of(*parts: int) -> int:
+    """A seed for an environment that follows from the agent's."""
+    return int(np.random.SeedSequence(parts[0], spawn_key=parts[1:]).generate_state(1)[0])

@@ -1,0 +1,1 @@
+"""Base policies and their values: critics, vector values for PD2, features."""

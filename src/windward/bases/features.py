@@ -1,0 +1,122 @@
+"""What PD2 is a value of: φ, from an observation to R^{d_w} (paper section 3.2, Lemma PD2's L).
+
+φ(x) = x is the paper's choice. A linear map, a random projection, the critic's hidden layer or any
+function makes d_w free, and images fit.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from windward import checks
+
+
+class Features:
+    """φ on rows of observations, and its number of coordinates d_w."""
+
+    def __init__(self, of: Callable[[np.ndarray], np.ndarray], d_w: int, name: str) -> None:
+        self._of, self.d_w, self.name = of, d_w, name
+
+    def __call__(self, observations: Any) -> np.ndarray:
+        """φ of each observation, rows."""
+        rows = np.asarray(self._of(np.asarray(observations)), dtype=np.float32)
+        if rows.shape != (len(observations), self.d_w):
+            raise ValueError(
+                f"features must give {self.d_w} numbers for each observation, shape "
+                f"{(len(observations), self.d_w)}; got {rows.shape}"
+            )
+        return rows
+
+
+def _flat(observations: np.ndarray) -> np.ndarray:
+    return observations.reshape(len(observations), -1).astype(np.float32)
+
+
+def identity(space: gym.spaces.Box) -> Features:
+    """φ(x) = x, the paper's."""
+    return Features(_flat, int(np.prod(space.shape)), "identity")
+
+
+def linear(L: Any) -> Features:
+    """φ(x) = Lx, for observations flattened."""
+    matrix = checks.finite_array("L", L, ndim=2).astype(np.float32)
+
+    def of(observations: np.ndarray) -> np.ndarray:
+        rows = _flat(observations)
+        if rows.shape[1] != matrix.shape[1]:
+            raise ValueError(
+                f"L must have a column for each of {rows.shape[1]} coordinates of the observation; "
+                f"its shape is {matrix.shape}"
+            )
+        return rows @ matrix.T
+
+    return Features(of, len(matrix), "linear")
+
+
+def random_projection(space: gym.Space, d_w: int, seed: int = 0) -> Features:
+    """φ(x) = Lx with L of independent normal entries of variance 1/d_x.
+
+    Observations of bytes are divided by 255 first.
+    """
+    checks.integer("d_w", d_w, 1)
+    d_x = int(np.prod(space.shape or ()))
+    rng = np.random.default_rng(seed)
+    scale = 255.0 if space.dtype == np.uint8 else 1.0
+    L = rng.standard_normal((d_w, d_x)) / np.sqrt(d_x) / scale
+    return Features(linear(L), d_w, f"random:{d_w}")
+
+
+def hidden(critic: Any, units: int | None = None) -> Features:
+    """φ(x) = the first units of the critic's last hidden layer at (x, π(x))."""
+    size = critic.hidden_units
+    taken = size if units is None else checks.integer("units", units, 1)
+    if taken > size:
+        raise ValueError(f"the critic's hidden layer has {size} units; asked for {units}")
+    return Features(lambda observations: critic.hidden(observations)[:, :taken], taken, "hidden")
+
+
+def as_features(given: Any, space: gym.Space) -> Features:
+    """Features from "identity", "random:d_w", a matrix L, `Features` or a function.
+
+    A function takes one observation and gives a vector; for a quick one on rows make `Features`.
+    """
+    if isinstance(given, Features):
+        return given
+    if isinstance(given, str):
+        return _named(given, space)
+    if not callable(given):
+        return linear(given)
+
+    def of(observations: np.ndarray) -> np.ndarray:
+        return np.stack([np.asarray(given(each)).reshape(-1) for each in observations])
+
+    name = getattr(given, "__name__", type(given).__name__)
+    sample = np.zeros((1, *(space.shape or ())), space.dtype)
+    try:
+        d_w = np.asarray(of(sample), dtype=np.float32).shape[1]
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"features must be a function from one observation, here of shape {space.shape}, to a "
+            f"vector; {name!r} fails: {error}"
+        ) from error
+    return Features(of, d_w, name)
+
+
+def _named(name: str, space: gym.Space) -> Features:
+    if not isinstance(space, gym.spaces.Box):
+        raise ValueError(f"features {name!r} need observations in a Box; the space is {space}")
+    if name == "identity":
+        if len(space.shape) > 1:
+            raise ValueError(
+                f"observations of shape {space.shape} are too many numbers for PD2: give "
+                "features='random:8', a matrix or a function of the observation"
+            )
+        return identity(space)
+    kind, _, number = name.partition(":")
+    if kind == "random" and number.isdigit():
+        return random_projection(space, int(number))
+    raise ValueError(
+        f"features must be 'identity', 'random:d_w', a matrix or a function; got {name!r}"
+    )
