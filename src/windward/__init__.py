@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from windward import envs
 
 if TYPE_CHECKING:
-    from windward import agents, linear
+    from windward import agents, bases, linear
+    from windward.bases.fitted import fit_values
+    from windward.bases.storing import load_values, save_values
     from windward.core.algorithm import Algorithm
     from windward.core.parametrisations import mlp
     from windward.core.projections import dac_set, frobenius_ball
@@ -36,20 +38,26 @@ __all__ = [
     "agents",
     "bandit_gpc",
     "base_only",
+    "bases",
     "bpc",
     "dac_set",
     "dmf_gpc",
     "envs",
+    "fit_values",
     "frobenius_ball",
     "gpc",
     "linear",
+    "load_values",
     "mf_gpc",
     "mlp",
+    "save_values",
     "theorem_rates",
 ]
 
 _HOMES = {
-    "windward": ["agents", "linear"],
+    "windward": ["agents", "bases", "linear"],
+    "windward.bases.fitted": ["fit_values"],
+    "windward.bases.storing": ["load_values", "save_values"],
     "windward.core.algorithm": ["Algorithm"],
     "windward.core.parametrisations": ["mlp"],
     "windward.core.projections": ["dac_set", "frobenius_ball"],

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import gymnasium as gym
 import tyro
@@ -21,7 +21,7 @@ from windward.bench import linear as bench_linear
 from windward.bench import simulator as bench_simulator
 from windward.bench import train as bench_train
 from windward.linear import Diverged
-from windward.studies import dimension, lds, regret
+from windward.studies import dimension, lds, learning, regret
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,9 @@ STUDIES: dict[type, Study] = {
     dimension.Dimension: Study(
         dimension.run, "dimension", "thm:34: Bandit GPC does not pay for d_x", "20 min"
     ),
+    learning.Learning: Study(
+        learning.run, "learning", "learning curves of D4PG beside SBX's DDPG", "about 3 h"
+    ),
 }
 
 
@@ -85,6 +88,11 @@ class Train:
     """steps between evaluations"""
     eval_episodes: int = 10
     """episodes of an evaluation, without noise"""
+    backend: Literal["local", "ray"] = "local"
+    """where environments are stepped: in this process, or in Ray actors (pip install
+    'windward[ray]')"""
+    video: bool = False
+    """play an episode into episode.gif at the end"""
     settings: AgentSettings = field(default_factory=AgentSettings)
 
 
@@ -96,6 +104,7 @@ class Run:
         Annotated[lds.LdsLow, tyro.conf.subcommand("lds-low")]
         | Annotated[regret.RegretRate, tyro.conf.subcommand("regret-rate")]
         | Annotated[dimension.Dimension, tyro.conf.subcommand("dimension")]
+        | Annotated[learning.Learning, tyro.conf.subcommand("learning")]
     )
 
 
@@ -182,7 +191,10 @@ def _train(command: Train, console: Console) -> None:
         out=out,
         eval_every=command.eval_every,
         eval_episodes=command.eval_episodes,
+        backend=command.backend,
     )
+    if command.video:
+        agent.record(out / "episode.gif", command.seed)
     last = agent.log.rows[-1] if agent.log.rows else {}
     console.print(f"return {last.get('eval_return', float('nan')):.1f} after {agent.num_timesteps} "
                   f"steps; curves and networks: {out}")  # fmt: skip

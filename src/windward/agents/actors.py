@@ -13,10 +13,13 @@ from windward.bases.features import Features
 from windward.bases.networks import Params, policy_numpy
 
 
-def maker(env: Any) -> tuple[Callable[[], gym.Env], str | None]:
-    """(a function that makes an environment, its id if it has one)."""
+def maker(env: Any) -> tuple[Callable[..., gym.Env], str | None]:
+    """(a function that makes an environment, its id if it has one).
+
+    It takes options of `gym.make`; a function of the user's makes what it makes, without.
+    """
     if isinstance(env, str):
-        return lambda: gym.make(env), env
+        return lambda **options: gym.make(env, **options), env
     if isinstance(env, gym.Env):
         spec = env.spec
         if spec is None:
@@ -24,9 +27,10 @@ def maker(env: Any) -> tuple[Callable[[], gym.Env], str | None]:
                 "D4PG steps several environments: give an id, a function that makes one, or an "
                 "environment made by gym.make"
             )
-        return lambda: gym.make(spec), spec.id if not spec.additional_wrappers else None
+        name = spec.id if not spec.additional_wrappers else None
+        return lambda **options: gym.make(spec, **options), name
     if callable(env):
-        return env, None
+        return lambda **options: env(), None
     raise ValueError(
         f"env must be an id, a function that makes an environment, or one; got {env!r}"
     )
@@ -53,6 +57,10 @@ def check_spaces(env: gym.Env) -> tuple[gym.spaces.Box, gym.spaces.Box]:
     return observation, action
 
 
+class NotFiniteStep(ValueError):
+    """An environment gave a reward or an observation that is NaN or infinite."""
+
+
 class Recent:
     """The last episodes that ended by themselves: their returns, plain and discounted."""
 
@@ -65,9 +73,17 @@ class Recent:
         self.returns.append(total)
         self.discounted.append(discounted)
 
+    def extend(self, other: "Recent") -> None:
+        """The episodes of another, after these."""
+        self.returns.extend(other.returns)
+        self.discounted.extend(other.discounted)
+
 
 class Actors:
-    """Steps environments with the policy and Gaussian noise on actions in [-1, 1]."""
+    """Steps environments with the policy and Gaussian noise on actions in [-1, 1].
+
+    `first` is the number by which errors name the first of them.
+    """
 
     def __init__(
         self,
@@ -76,11 +92,13 @@ class Actors:
         sigma: float,
         recent: "Recent",
         features: Features | None = None,
+        first: int = 0,
     ) -> None:
         self.envs = [make() for _ in range(count)]
         self._code = ActionCode(self.envs[0].action_space)
         self._shape = self.envs[0].observation_space.shape or ()
         self._sigma, self._recent, self._features = sigma, recent, features
+        self._first = first
 
     def reset(self, seeds: list[int], adders: list[NStep], gamma: float) -> None:
         """Begins an episode in each environment."""
@@ -102,9 +120,9 @@ class Actors:
             seen, given, terminated, truncated, _ = env.step(actions[i])
             x_next, reward = _vector(seen), float(given)
             if not (np.isfinite(x_next).all() and np.isfinite(reward)):
-                raise ValueError(
-                    f"environment {i} gave a reward of {reward} and an observation with "
-                    f"{int((~np.isfinite(x_next)).sum())} numbers that are not finite"
+                raise NotFiniteStep(
+                    f"environment {self._first + i} gave a reward of {reward} and an observation "
+                    f"with {int((~np.isfinite(x_next)).sum())} numbers that are not finite"
                 )
             ended = bool(terminated or truncated)
             self._adders[i].add(

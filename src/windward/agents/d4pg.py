@@ -8,13 +8,14 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from windward import checks, files
-from windward.agents import checkpoints, learner
+from windward.agents import checkpoints, learner, remote
 from windward.agents.actors import Actors, check_spaces, maker
 from windward.agents.pipeline import Pipeline
 from windward.agents.progress import Log, Progress
 from windward.agents.replay import Replay
 from windward.agents.settings import Settings
 from windward.agents.training import Plan, Training, as_numpy, seed_of
+from windward.agents.video import record
 from windward.bases.actions import ActionCode
 from windward.bases.critics import NetworkCritic, VectorCritic
 from windward.bases.features import as_features
@@ -142,6 +143,10 @@ class D4PG:
         env.close()
         return returns
 
+    def record(self, path: str | Path, seed: int = 0) -> float:
+        """Plays an episode without noise into a GIF; its return."""
+        return record(self._make, lambda x: self.predict(x)[0], path, seed)
+
     # Learning.
 
     def learn(
@@ -153,16 +158,22 @@ class D4PG:
         out: str | Path | None = None,
         eval_every: int = 10_000,
         eval_episodes: int = 5,
+        backend: str = "local",
     ) -> "D4PG":
         """Learns until `num_timesteps` reaches `total_timesteps`.
 
         With `out`, writes curves.csv and TensorBoard scalars, best.npz and, at every segment's end,
         last.npz with everything; a later call on the same folder goes on from there. `callback`
         is called after every evaluation and stops learning by returning False.
+
+        `backend` "ray" steps each environment in a Ray actor of its own, on this machine or a
+        cluster; lost actors are replaced. Chunks of steps are then learned from as they arrive, so
+        the same seed does not give the same floats; with "local" it does.
         """
         checks.integer("total_timesteps", total_timesteps, 1)
         checks.integer("eval_every", eval_every, 1)
         checks.integer("eval_episodes", eval_episodes, 1)
+        checks.choice("backend", backend, ("local", "ray"))
         folder = None if out is None else Path(out)
         training, identity, chosen = self._training, self._identity, self.settings
         if training.replay is None:
@@ -177,7 +188,18 @@ class D4PG:
             checkpoint=lambda path: checkpoints.write(path, identity, training),
             callback=lambda: None if callback is None else callback(self),
         )  # fmt: skip
-        actors = Actors(self._make, chosen.num_envs, chosen.sigma, training.recent, self._features)
+        actors: Any
+        segment: Callable[..., bool]
+        if backend == "ray":
+            sizes = self._d_x, self._code.size, self._d_w
+            start = seed_of(self.seed, 6, training.timesteps)
+            actors = remote.RemoteActors(self._make, chosen, self._features, sizes, start)
+            segment = remote.segment
+        else:
+            actors = Actors(
+                self._make, chosen.num_envs, chosen.sigma, training.recent, self._features
+            )
+            segment = Training.segment
         pipeline = Pipeline(chosen.rule, training.learner)
         training.log.open(folder)
         try:
@@ -188,7 +210,7 @@ class D4PG:
             ):
                 going = True
                 while going and self.num_timesteps < total_timesteps:
-                    going = training.segment(plan, actors, pipeline, progress)
+                    going = segment(training, plan, actors, pipeline, progress)
         finally:
             pipeline.close()
             actors.close()

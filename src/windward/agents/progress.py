@@ -89,7 +89,7 @@ class Log:
             self._write()
         if self._board is not None:
             for name, value in row.items():
-                if name != "steps":
+                if name != "steps" and np.isfinite(value):  # no episode has ended at first
                     self._board.add_scalar(name, value, row["steps"])
 
     def _write(self) -> None:

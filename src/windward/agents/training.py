@@ -118,6 +118,29 @@ class Training:
         self.best = max(self.best, mean)
         return plan.callback() is not False
 
+    def after(
+        self,
+        steps: int,
+        inserted: int,
+        plan: Plan,
+        pipeline: Pipeline,
+        pending: deque[Pending],
+        progress: Progress,
+    ) -> bool:
+        """Counts steps that were made; the updates and the evaluation that are due after them.
+
+        False if the callback said stop.
+        """
+        before = self.timesteps
+        self.timesteps += steps
+        for _ in range(self.updates_due(inserted)):
+            self.submit(pipeline, pending)
+        progress.advance(steps, self.recent.returns)
+        if before // plan.eval_every == self.timesteps // plan.eval_every:
+            return True
+        self.settle(pending, pipeline)
+        return self.report(plan)
+
     def end_segment(self, plan: Plan) -> None:
         """Writes everything, and warns of returns that the critic cannot tell."""
         if plan.folder is not None:
@@ -144,15 +167,10 @@ class Training:
         pending: deque[Pending] = deque()
         going = True
         while going and self.timesteps < end:
-            before = self.timesteps
-            self.timesteps += chosen.num_envs
-            actors.step(self.acting, self.exploring, cut=self.timesteps >= end)
-            for _ in range(self.updates_due(chosen.num_envs)):
-                self.submit(pipeline, pending)
-            progress.advance(chosen.num_envs, self.recent.returns)
-            if before // plan.eval_every != self.timesteps // plan.eval_every:
-                self.settle(pending, pipeline)
-                going = self.report(plan)
+            steps = chosen.num_envs
+            actors.step(self.acting, self.exploring, cut=self.timesteps + steps >= end)
+            # Every step makes one transition, if up to n - 1 steps later.
+            going = self.after(steps, steps, plan, pipeline, pending, progress)
         self.settle(pending, pipeline)
         self.end_segment(plan)
         return going

@@ -123,6 +123,15 @@ def forward_numpy(params: Params, x: np.ndarray) -> np.ndarray:
     return hidden_numpy(params, x) @ params[f"w{last}"] + params[f"b{last}"]
 
 
+def plain_numpy(params: Params, x: np.ndarray) -> np.ndarray:
+    """A plain MLP with tanh between its layers, as Stable-Baselines3's PPO has, rows."""
+    last = depth(params) - 1
+    h = x
+    for i in range(last):
+        h = np.tanh(h @ params[f"w{i}"] + params[f"b{i}"])
+    return h @ params[f"w{last}"] + params[f"b{last}"]
+
+
 def policy(params: Params, x: Any) -> jax.Array:
     """Actions in [-1, 1] under JAX."""
     return jnp.tanh(forward(params, x))

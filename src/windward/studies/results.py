@@ -30,10 +30,14 @@ def prepare(out: Path) -> Path:
 
 
 def write_summary(path: Path, command: str, settings: Any, **content: Any) -> dict[str, Any]:
-    """The summary with the command, settings and versions that made it."""
+    """The summary with the command, settings and versions that made it.
+
+    Folders are left out: where files lay is no part of a result.
+    """
+    chosen = {name: each for name, each in asdict(settings).items() if not isinstance(each, Path)}
     summary = {
         "command": command,
-        "settings": {name: value for name, value in asdict(settings).items() if name != "out"},
+        "settings": chosen,
         "versions": versions(),
         **content,
     }
