@@ -56,3 +56,11 @@ def test_the_code_of_the_page_of_disturbances_runs() -> None:
         scope.setdefault("action", gym.make("Hopper-v5").action_space.sample())
         exec(block, scope)
     assert "w_hat" in scope
+
+
+def test_the_code_of_the_page_of_agents_runs() -> None:
+    page = (ROOT / "docs" / "agents.md").read_text()
+    scope: dict[str, object] = {}
+    for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
+        exec(block.replace("2_000", "300"), scope)  # shorter: what is tested is that it runs
+    assert "policy" in scope

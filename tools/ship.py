@@ -5,15 +5,14 @@ Values of reward and observation are fitted to each, and it is evaluated as it i
 """
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
-from windward.agents import D4PG
-from windward.agents.learner import atoms_of
-from windward.agents.training import as_numpy
+from windward.agents import D4PG, Settings
 from windward.bases.fitted import fit_values
 from windward.bases.shipped import SHIPPED, load_base, save_base
 
@@ -24,18 +23,17 @@ EPISODES = 100
 def d4pg(run: str) -> tuple[Any, dict[str, Any], np.ndarray, dict[str, Any]]:
     """(agent, networks, atoms, what it is) of a saved run."""
     agent = D4PG.load(run)
-    now = agent._training.learner
-    networks = {"policy": as_numpy(now.policy), "critic": as_numpy(now.critic)}
-    widths = " ".join(str(width) for width in agent.settings.widths)
+    usual = asdict(Settings())
+    changed = {k: v for k, v in asdict(agent.settings).items() if v != usual[k]}
     about = {
         "algorithm": "D4PG",
-        "trained": f"windward train --env {agent.env_id} --seed {agent.seed} --widths {widths}; "
-        f"best.npz, of step {agent.num_timesteps}",
+        "trained": f"windward train --env {agent.env_id} --seed {agent.seed}, "
+        f"{changed or 'usual settings'}; best.npz, of step {agent.num_timesteps}",
     }
-    return agent, networks, atoms_of(agent.settings.rule), about
+    return agent, agent.networks, agent.atoms, about
 
 
-def ppo(env_id: str, steps: int = 200_000, seed: int = 0) -> tuple[Any, dict[str, Any], None, dict]:
+def ppo(env_id: str, steps: int = 100_000, seed: int = 0) -> tuple[Any, dict[str, Any], None, dict]:
     """The same of SB3's PPO, trained now."""
     from stable_baselines3 import PPO
 
@@ -81,24 +79,23 @@ def returns_of(policy: Any, env: gym.Env) -> np.ndarray:
 def main(env_id: str, run: str | None = None) -> None:
     """Writes one file, and says how good what it holds is."""
     policy, networks, atoms, about = ppo(env_id) if run is None else d4pg(run)
-    env = gym.make(env_id)
-    values = fit_values(
-        env, policy, steps=50_000, updates=40_000, widths=(64, 64), seed=1, progress_bar=True
-    )
-    path = DATA / f"{SHIPPED[env_id]}.npz"
+    env, path = gym.make(env_id), DATA / f"{SHIPPED[env_id]}.npz"
     about |= {
         "env": env_id,
-        "shipped": "python tools/ship.py " + " ".join([env_id] + [run] * bool(run)),
+        "shipped": " ".join(["python tools/ship.py", env_id, run or ""]).strip(),
     }
+    gamma = policy.gamma if run is None else policy.settings.gamma
+    # First in half precision: values are fitted to, and returns measured of, what is shipped.
+    save_base(path, networks, fit_values(env, policy, steps=100, updates=1), env, about, atoms)
+    stored = load_base(path)
+    values = fit_values(
+        env, stored, gamma=gamma, steps=50_000, updates=40_000, widths=(64, 64), seed=1,
+        progress_bar=True,
+    )  # fmt: skip
+    returns = returns_of(stored, env)
+    about |= {"return": float(returns.mean()), "worst": float(returns.min()), "episodes": EPISODES}
     save_base(path, networks, values, env, about, atoms)
-    returns = returns_of(load_base(path), env)
-    about |= {
-        "return": float(returns.mean()),
-        "worst": float(returns.min()),
-        "episodes": EPISODES,
-    }
-    save_base(path, networks, values, env, about, atoms)
-    print(env_id, about, values.fit, f"{path.stat().st_size / 1e3:.0f} kB")
+    print(about, values.fit, f"{path.stat().st_size / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":

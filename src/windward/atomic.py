@@ -23,3 +23,15 @@ def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     writer.writeheader()
     writer.writerows(rows)
     write_text(path, text.getvalue())
+
+
+def prepare(out: Path) -> Path:
+    """The folder for results; refuses one that cannot be written, before any work starts."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        probe = out / ".probe"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(f"out must be a folder that can be written; {out}: {error}") from error
+    return out

@@ -2,6 +2,7 @@
 
 import json
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -11,13 +12,24 @@ import numpy as np
 HEADER = "header"
 
 
+class Named(dict[str, Any]):
+    """What a file holds by name; a name that it has not is an error for users, not for Python."""
+
+    def __init__(self, path: Path, content: dict[str, Any]) -> None:
+        super().__init__(content)
+        self._path = path
+
+    def __missing__(self, name: str) -> Any:
+        raise ValueError(f"{str(self._path)!r} has no {name!r}: it was written by another version")
+
+
 def write(path: str | Path, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
     """Writes beside the file and renames, so that a stop leaves the old one."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
     partial = path.with_name(path.name + ".partial")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:
             np.savez(file, **{HEADER: text}, **arrays)  # type: ignore[arg-type]
             file.flush()
@@ -28,8 +40,8 @@ def write(path: str | Path, arrays: dict[str, np.ndarray], header: dict[str, Any
         raise ValueError(f"could not write {path}: {error}; what was there before stays") from error
 
 
-def read(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """(arrays, header) of a file whose header says `kind`."""
+def read(path: str | Path, *kinds: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """(arrays, header) of a file whose header says one of `kinds`."""
     path = Path(path)
     if not path.is_file():
         raise ValueError(f"there is no file {str(path)!r}")
@@ -37,11 +49,14 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, np.ndarray], dict[str, 
         with path.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
         header = json.loads(arrays.pop(HEADER).tobytes())
-    except (BadZipFile, OSError, KeyError, ValueError, EOFError) as error:
+        kind = header.get("kind")
+    # All that zipfile, NumPy and JSON were seen to raise on damaged bytes.
+    except (BadZipFile, OSError, KeyError, ValueError, EOFError, AttributeError, TypeError,
+            NotImplementedError, RuntimeError, zlib.error) as error:  # fmt: skip
         raise ValueError(f"{str(path)!r} is damaged or not windward's: {error}") from error
-    if header.get("kind") != kind:
-        raise ValueError(f"{str(path)!r} holds {header.get('kind')!r}, not {kind!r}")
-    return arrays, header
+    if kind not in kinds:
+        raise ValueError(f"{str(path)!r} holds {kind!r}, not {kinds[0]!r}")
+    return Named(path, arrays), Named(path, header)
 
 
 def flatten(prefix: str, tree: Any) -> dict[str, np.ndarray]:

@@ -8,7 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+from windward import files
 from windward.agents import D4PG, NotFinite
+from windward.bases.features import Features, random_projection
 
 SMALL: dict[str, Any] = {
     "widths": (16, 16), "num_atoms": 5, "v_min": -500.0, "v_max": 500.0, "batch_size": 32,
@@ -66,9 +68,11 @@ def test_the_same_seed_gives_the_same_floats_and_another_does_not() -> None:
 
 
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
-    whole = pendulum().learn(600, eval_every=100, out=tmp_path / "whole")
-    pendulum().learn(400, eval_every=100, out=tmp_path / "parts")
-    resumed = pendulum().learn(600, eval_every=100, out=tmp_path / "parts")
+    # one update for 32/9 steps: a part of one is always owed
+    odd: dict[str, Any] = {"samples_per_insert": 9.0, "features": "identity"}
+    whole = pendulum(**odd).learn(600, eval_every=100, out=tmp_path / "whole")
+    pendulum(**odd).learn(400, eval_every=100, out=tmp_path / "parts")
+    resumed = pendulum(**odd).learn(600, eval_every=100, out=tmp_path / "parts")
     assert resumed.num_timesteps == 600
     assert floats(resumed) == floats(whole)
     texts = [(tmp_path / part / "curves.csv").read_text() for part in ("whole", "parts")]
@@ -241,3 +245,99 @@ def test_a_vector_head_learns_beside_and_leaves_the_agent_alone(tmp_path: Path) 
     np.testing.assert_allclose(values.V(x), values.Q(x, with_head.predict(x)[0]), rtol=1e-5)
     with pytest.raises(ValueError, match="no vector head"):
         plain.vector_values()
+
+
+def test_a_file_of_another_version_is_refused_in_words(tmp_path: Path) -> None:
+    path = tmp_path / "agent.npz"
+    pendulum(env="Pendulum-v1").save(path)
+    arrays, header = files.read(path, "windward.D4PG")
+    files.write(path, arrays, {**header, "settings": {**header["settings"], "warp": 9}})
+    with pytest.raises(ValueError, match=r"does not know \(warp\).*another version"):
+        D4PG.load(path)
+    files.write(path, arrays, {name: header[name] for name in ("kind", "env", "seed")})
+    with pytest.raises(ValueError, match=r"has no 'settings': it was written by another version"):
+        D4PG.load(path)
+
+
+def test_episodes_are_cut_where_checkpoints_are() -> None:
+    agent = pendulum(env="Pendulum-v1").learn(200, eval_every=10**9)
+    replay = agent._training.replay
+    assert replay is not None
+    assert len(replay) == 200  # also the last n - 1 steps of each of the two environments
+    lengths = np.round(np.log(replay.discount[:200]) / np.log(agent.settings.gamma)).astype(int)
+    assert sorted(lengths)[:8] == [1, 1, 2, 2, 3, 3, 4, 4]
+
+
+def test_a_run_that_is_stopped_keeps_what_it_learned() -> None:
+    class Once(gym.Wrapper):
+        life = 0
+
+        def step(self, action: Any) -> Any:
+            Once.life += 1
+            if Once.life == 400:
+                raise KeyboardInterrupt
+            return super().step(action)
+
+    agent = pendulum(env=lambda: Once(gym.make("Pendulum-v1")), segment=10_000)
+    before = agent.networks["policy"]["w0"].copy()
+    with pytest.raises(KeyboardInterrupt):
+        agent.learn(2_000, eval_every=10**9)
+    assert agent._training.learner.steps > 100
+    assert not np.array_equal(agent.networks["policy"]["w0"], before)
+    x = np.ones((3, 3))
+    np.testing.assert_allclose(agent.critic.V(x), agent.critic.Q(x, agent.predict(x)[0]), rtol=1e-5)
+
+
+def test_numbers_of_numpy_are_settings_too(tmp_path: Path) -> None:
+    odd: dict[str, Any] = {
+        "seed": np.int64(3), "widths": (np.int64(8),), "learning_rate": np.float32(1e-3)
+    }  # fmt: skip
+    pendulum(**odd).save(tmp_path / "agent.npz")
+    assert D4PG.load(tmp_path / "agent.npz", short).settings.widths == (8,)
+    for bad in ({"learning_rate": [1e-3, 1e-4]}, {"v_min": -np.inf}):
+        with pytest.raises(ValueError, match=next(iter(bad))):
+            pendulum(**bad)
+
+
+def test_a_folder_of_another_environment_or_another_run_is_refused(tmp_path: Path) -> None:
+    pendulum(env="InvertedPendulum-v5").learn(200, eval_every=100, out=tmp_path)
+    with pytest.raises(ValueError, match="another environment, InvertedPendulum-v5"):
+        pendulum(env="windward/SinePendulum-v0").learn(400, out=tmp_path)
+    loaded = D4PG.load(tmp_path / "last.npz")  # a checkpoint is an agent, too
+    assert loaded.num_timesteps == 200
+    with pytest.raises(ValueError, match="holds another run"):
+        loaded.learn(400, out=tmp_path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="out must be a folder"):
+        pendulum().learn(100, out=tmp_path / "file")
+
+
+def test_an_environment_with_options_has_no_plain_id(tmp_path: Path) -> None:
+    assert pendulum(env=gym.make("Pendulum-v1", render_mode=None)).env_id == "Pendulum-v1"
+    agent = pendulum(env=gym.make("Pendulum-v1", g=1.0))
+    assert agent.env_id is None
+    agent.save(tmp_path / "agent.npz")
+    with pytest.raises(ValueError, match="does not name its environment"):
+        D4PG.load(tmp_path / "agent.npz")
+
+
+def test_features_must_be_those_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "agent.npz"
+    space = pendulum().observation_space
+    x = np.ones((1, 3))
+
+    def identity(x: np.ndarray) -> np.ndarray:
+        return 2 * x
+
+    for features in (random_projection(space, 2, seed=5), np.ones((2, 3)), identity):
+        agent = pendulum(features=features)
+        agent.save(path)
+        if isinstance(features, Features):
+            back = D4PG.load(path, short)
+        else:
+            with pytest.raises(ValueError, match=r"pass features= again"):
+                D4PG.load(path, short)
+            back = D4PG.load(path, short, features=features)
+        np.testing.assert_array_equal(back.vector_values().c(x), agent.vector_values().c(x))
+        with pytest.raises(ValueError, match="is of other features"):
+            D4PG.load(path, short, features="identity")

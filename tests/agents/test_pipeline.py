@@ -4,9 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from windward.agents.learner import Learner, Rule, init, update
+from windward.agents.learner import Learner, Rule, init, update, vector_step
 from windward.agents.losses import Batch
 from windward.agents.pipeline import Pipeline
+from windward.bases.networks import critic
 
 RULE = Rule((-10.0, 10.0, 5), 1e-3, 40.0, 1.0, penalty=0.1, period=3, horizon=10.0)
 
@@ -64,3 +65,33 @@ def test_an_error_in_a_thread_comes_out(start: Learner) -> None:
     with pytest.raises((TypeError, ValueError)):
         pipeline.submit(wrong).critic.result()
     pipeline.close()
+
+
+def test_a_vector_head_takes_its_steps_beside_the_others() -> None:
+    start = init(RULE, 3, 2, (8, 8), seed=0, d_w=4)
+    rng = np.random.default_rng(9)
+    batches = [
+        batch._replace(vector=rng.normal(size=(16, 4)).astype(np.float32))
+        for batch in _batches(2 * RULE.period + 1)
+    ]
+    pipeline, by_hand = Pipeline(RULE, start), start
+    for batch in batches:
+        pipeline.submit(batch)
+        by_hand, _ = update(RULE, by_hand, batch)
+    assert _equal(pipeline.learner(), by_hand)
+    pipeline.close()
+    assert not np.array_equal(by_hand.target_vector["w0"], start.vector["w0"])
+
+
+def test_a_vector_head_learns_the_value_of_a_constant() -> None:
+    """c = 1 for ever: Q = 1/(1 - γ), which is 1 over the horizon."""
+    rule = RULE._replace(learning_rate=3e-3, horizon=10.0)
+    learner = init(rule, 3, 2, (16,), seed=0, d_w=1)
+    step = vector_step(rule)
+    head, memory, target = learner.vector, learner.vector_optimiser, learner.vector
+    for k, batch in enumerate(_batches(10) * 150):
+        ones = batch._replace(vector=np.ones((16, 1), np.float32))
+        head, memory, _ = step(head, memory, target, learner.policy, ones)
+        target = head if k % 5 == 0 else target
+    values = critic(head, _batches(1)[0].x, _batches(1)[0].u)
+    np.testing.assert_allclose(values, 1.0, atol=0.15)

@@ -87,3 +87,15 @@ def test_a_replay_that_does_not_fit_is_refused(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(module, "available_memory", lambda: 1000)
     with pytest.raises(ValueError, match="1000 transitions needs"):
         Replay(1000, 3, 1)
+
+
+def test_features_add_up_as_rewards_do() -> None:
+    replay = Replay(10, 1, 1, d_w=2)
+    adder = NStep(replay, 2, 0.5)
+    for t in range(3):
+        adder.add([t], [0], float(t), [t + 1], t == 2, False, phi=np.array([1.0, 10.0 * t]))
+    # starts at 0 and 1 see two steps, the last one only itself
+    assert replay.vector is not None
+    np.testing.assert_allclose(replay.vector[:3], [[1.5, 0 + 5], [1.5, 10 + 10], [1.0, 20]])
+    np.testing.assert_allclose(replay.reward[:3], [0.5, 2.0, 2.0])
+    np.testing.assert_allclose(replay.discount[:3], [0.25, 0.0, 0.0])

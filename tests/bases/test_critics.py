@@ -17,7 +17,7 @@ D_X, D_U = 3, 2
 def _critic(atoms: np.ndarray) -> tuple[NetworkCritic, dict, dict]:
     rng = np.random.default_rng(2)
     actor, value = init_mlp(rng, (D_X, 16, D_U)), init_mlp(rng, (D_X + D_U, 16, 8, len(atoms)))
-    return NetworkCritic(actor, value, atoms, SPACE), actor, value
+    return NetworkCritic(actor, value, atoms, SPACE, 0.99), actor, value
 
 
 @pytest.fixture(params=[1, 5])
@@ -67,7 +67,7 @@ def test_gradients_are_those_of_finite_differences(parts: tuple) -> None:
 def test_critic_units_are_the_first_logits(d_x: int, atoms: int, d_w: int) -> None:
     rng = np.random.default_rng(1)
     actor, network = init_mlp(rng, (d_x, 8, D_U)), init_mlp(rng, (d_x + D_U, 8, atoms))
-    values = NetworkCritic(actor, network, np.linspace(-1, 1, atoms), SPACE)
+    values = NetworkCritic(actor, network, np.linspace(-1, 1, atoms), SPACE, 0.99)
     units = CriticUnits(values, d_x, atoms)
     x, u = rng.standard_normal((4, d_x)), np.ones((4, 2))
     assert units.d_w == d_w

@@ -35,7 +35,7 @@ def test_the_hidden_layer_of_a_critic() -> None:
     rng = np.random.default_rng(0)
     actor, network = init_mlp(rng, (3, 8, 2)), init_mlp(rng, (5, 16, 12, 4))
     space = gym.spaces.Box(-1.0, 1.0, (2,))
-    critic = NetworkCritic(actor, network, np.linspace(-1, 1, 4), space)
+    critic = NetworkCritic(actor, network, np.linspace(-1, 1, 4), space, 0.99)
     x = rng.standard_normal((5, 3)).astype(np.float32)
     both = np.concatenate([x, policy_numpy(actor, x)], axis=1)
     phi = hidden(critic, units=7)

@@ -9,7 +9,7 @@ import pytest
 import windward as ww
 from windward.bases.features import Features
 from windward.bases.fitted import fit_values
-from windward.bases.rollouts import rows_of, steps_of
+from windward.bases.rollouts import _Step, rows_of, steps_of
 from windward.linear.values import quadratic_values, vector_values
 
 GAMMA = 0.9
@@ -135,13 +135,57 @@ def test_returns_run_to_the_next_explored_action() -> None:
     np.testing.assert_allclose(base[follows], taken[follows], atol=1e-6)
 
 
-def test_termination_ends_the_return() -> None:
+def test_termination_ends_the_return_and_truncation_does_not() -> None:
+    def step(cost: float, terminated: bool, ended: bool) -> _Step:
+        one = np.ones(1, np.float32)
+        costs = np.array([cost], np.float32)
+        return _Step(one, one, costs, one * cost, one, terminated, ended, explored=False)
+
+    steps = [
+        step(1, False, False),
+        step(2, True, True),
+        step(4, False, True),
+        step(8, False, False),
+    ]
+    rows = rows_of(steps, 0.5)
+    np.testing.assert_allclose(rows.G[:, 0], [2, 2, 4, 8])
+    np.testing.assert_allclose(rows.discount, [0, 0, 0.5, 0.5])
+    np.testing.assert_allclose(rows.discount_next, [0.5, 0, 0.5, 0.5])
+    np.testing.assert_allclose(rows.x_ahead[2:, 0], [4, 8])
+
+
+def test_online_values_do_not_look_beyond_an_end() -> None:
+    values = fit_values(
+        Linear, controller, gamma=GAMMA, steps=100, updates=300, widths=(32,), online=True
+    )
+    x, far = np.zeros(2), np.full(2, 0.9)
+    for _ in range(400):  # at 0 all ends with a reward of 3, whatever far is worth
+        values.observe(x, np.zeros(1), 3.0, far, True)
+    assert values.critic.Q(x[None], np.zeros((1, 1)))[0] == pytest.approx(3.0, abs=0.5)
+
+
+def test_discrete_actions() -> None:
     values = fit_values(
         "CartPole-v1", lambda x: int(x[2] + x[3] > 0), steps=300, updates=100, widths=(16,)
     )
     assert values.critic.Q(np.zeros((2, 4)), [0, 1]).shape == (2,)
     with pytest.raises(ValueError, match="actions are discrete"):
         values.critic.grad_Q(np.zeros((1, 4)), [0])
+    with pytest.raises(ValueError, match=r"actions must be in Discrete\(2\)"):
+        values.critic.Q(np.zeros((1, 4)), [2])
+
+
+def test_values_are_of_the_action_that_is_executed() -> None:
+    def beyond(x: np.ndarray) -> np.ndarray:
+        return np.array([50.0 * x[0]])
+
+    values = fit_values(Linear, beyond, gamma=GAMMA, steps=100, updates=50, widths=(16,))
+    x = np.random.default_rng(0).uniform(-1, 1, (20, 2))
+    executed = np.clip(50.0 * x[:, :1], -2, 6)
+    np.testing.assert_allclose(values.critic.V(x), values.critic.Q(x, executed), rtol=1e-6)
+    with pytest.raises(ValueError, match=r"must have shape \(2,\); got \(3,\)"):
+        values.critic.V(np.zeros(3))
+    assert values.critic.V(x[0]).shape == (1,)
 
 
 class Image(gym.Env):
@@ -234,6 +278,8 @@ def test_values_that_are_not_online_do_not_learn(fitted: Any) -> None:
         ({"explore": 0.0}, r"explore must lie in \(0, 1\); got 0.0"),
         ({"held_out": 1.0}, r"held_out must lie in \(0, 1\); got 1.0"),
         ({"gamma": 1.5}, r"gamma must lie in \(0, 1\]; got 1.5"),
+        ({"widths": ()}, r"widths must name the hidden layers"),
+        ({"learning_rate": [1e-3]}, "learning_rate must have 0 dimension"),
         ({"sigma": -1.0}, "sigma must be greater than 0"),
         ({"features": "wavelets"}, "features must be 'identity'.*got 'wavelets'"),
         ({"features": np.ones((3, 7))}, r"L must have a column for each of 2 coordinates"),
@@ -242,3 +288,8 @@ def test_values_that_are_not_online_do_not_learn(fitted: Any) -> None:
 def test_bad_arguments_are_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         fit_values(Linear, controller, **{"steps": 20, "updates": 5, **arguments})
+
+
+def test_what_is_no_environment_is_named() -> None:
+    with pytest.raises(ValueError, match=r"env must be an id, an environment or a function.*None"):
+        fit_values(None, controller)

@@ -30,28 +30,38 @@ def test_it_is_as_good_as_it_says(env_id: str) -> None:
 
 
 @pytest.mark.parametrize("env_id", SHIPPED)
-def test_its_values_fit(env_id: str) -> None:
+def test_its_values_fit_as_well_as_it_says(env_id: str) -> None:
     policy, env = ww.bases.load(env_id), gym.make(env_id)
+    values, said = policy.values, policy.values.fit
     x, _ = env.reset(seed=0)
-    error, size = [], []
-    for _ in range(100):
+    errors = []
+    for _ in range(200):
         u = policy.predict(x)[0]
         x_next, reward, terminated, truncated, _ = env.step(u)
-        pairs = [
-            (policy.vector.c(x[None])[0], policy.vector),
-            (np.array([float(reward)]), policy.critic),
-        ]
-        gap = []
-        for cost, values in pairs:
-            ahead = 0.0 if terminated else policy.values.gamma * values.V(x_next[None])[0]
-            gap.append(cost + ahead - values.Q(x[None], u[None] if np.ndim(u) else [u])[0])
-        error.append(np.concatenate([np.atleast_1d(each) for each in gap]))
-        size.append(np.concatenate([pairs[0][0], pairs[1][0]]))
-        x = x_next
+        costs = np.array([float(reward), *values.vector.c(x[None])[0]])
+        ahead = 0.0 if terminated else values.gamma * values.V(x_next[None])[0]
+        errors.append(costs + ahead - values.Q(x[None], np.asarray(u)[None])[0])
+        x = env.reset()[0] if terminated or truncated else x_next
+    rms = np.sqrt(np.square(errors).mean(axis=0))
+    # no explored actions here, so that it should be easier than what was held out
+    assert (rms < 1.5 * np.array([said.bellman, *said.vector_bellman])).all()
+    assert said.relative < 0.5
+
+
+@pytest.mark.parametrize("env_id", SHIPPED)
+def test_its_critic_prefers_its_own_actions(env_id: str) -> None:
+    policy, env = ww.bases.load(env_id), gym.make(env_id)
+    x, _ = env.reset(seed=1)
+    own, other = [], []
+    env.action_space.seed(0)
+    for _ in range(100):
+        u = policy.predict(x)[0]
+        own.append(policy.critic.V(x[None])[0])
+        other.append(policy.critic.Q(x[None], np.asarray(env.action_space.sample())[None])[0])
+        x, _, terminated, truncated, _ = env.step(u)
         if terminated or truncated:
             x, _ = env.reset()
-    rms = np.sqrt(np.square(error).mean(axis=0)).mean()
-    assert rms < 0.5 * np.sqrt(np.square(size).mean(axis=0)).mean()
+    assert np.mean(own) > np.mean(other)
 
 
 def test_they_are_small_and_need_no_torch() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from windward import atomic
+from windward.atomic import prepare
 from windward.studies import results
 
 
@@ -32,4 +33,4 @@ def test_rows_and_summary_round_trip(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ValueError, match="out must be a folder"):
-        results.prepare(tmp_path / "file" / "results")
+        prepare(tmp_path / "file" / "results")

@@ -27,13 +27,20 @@ def maker(env: Any) -> tuple[Callable[..., gym.Env], str | None]:
                 "D4PG steps several environments: give an id, a function that makes one, or an "
                 "environment made by gym.make"
             )
-        name = spec.id if not spec.additional_wrappers else None
-        return lambda **options: gym.make(spec, **options), name
+        return lambda **options: gym.make(spec, **options), _plain_id(spec)
     if callable(env):
         return lambda **options: env(), None
     raise ValueError(
         f"env must be an id, a function that makes an environment, or one; got {env!r}"
     )
+
+
+def _plain_id(spec: Any) -> str | None:
+    """The id, if it alone makes the same environment."""
+    registered = gym.spec(spec.id)
+    own = {name: each for name, each in spec.kwargs.items() if name != "render_mode"}
+    same = own == registered.kwargs and spec.max_episode_steps == registered.max_episode_steps
+    return spec.id if same and not spec.additional_wrappers else None
 
 
 def check_spaces(env: gym.Env) -> tuple[gym.spaces.Box, gym.spaces.Box]:
@@ -44,7 +51,9 @@ def check_spaces(env: gym.Env) -> tuple[gym.spaces.Box, gym.spaces.Box]:
             f"D4PG needs continuous actions; the action space is {action}"
             + (": DMF-GPC and DQN are for discrete ones" if "Discrete" in str(action) else "")
         )
-    if not np.isfinite(action.low).all() or not np.isfinite(action.high).all():
+    with np.errstate(over="ignore"):
+        bounded = np.isfinite(action.low) & np.isfinite(action.high - action.low)
+    if not bounded.all():
         raise ValueError(
             f"D4PG scales actions to [-1, 1], and the action space is unbounded: {action}; bound "
             "it with gymnasium.wrappers.RescaleAction or ClipAction"
@@ -96,16 +105,28 @@ class Actors:
     ) -> None:
         self.envs = [make() for _ in range(count)]
         self._code = ActionCode(self.envs[0].action_space)
-        self._shape = self.envs[0].observation_space.shape or ()
+        self._space = self.envs[0].observation_space
         self._sigma, self._recent, self._features = sigma, recent, features
         self._first = first
 
     def reset(self, seeds: list[int], adders: list[NStep], gamma: float) -> None:
         """Begins an episode in each environment."""
         self._adders, self._gamma = adders, gamma
-        pairs = zip(self.envs, seeds, strict=True)
-        self._x = np.stack([_vector(env.reset(seed=seed)[0]) for env, seed in pairs])
+        self._x = np.stack([self._begin(i, seed) for i, seed in enumerate(seeds)])
         self._totals = np.zeros((3, len(self.envs)))  # return, discounted return, γ^t
+
+    def _begin(self, i: int, seed: int | None = None) -> np.ndarray:
+        """The first observation of an episode."""
+        x = _vector(self.envs[i].reset(seed=seed)[0])
+        self._check(i, x, 0.0)
+        return x
+
+    def _check(self, i: int, x: np.ndarray, reward: float) -> None:
+        if not (np.isfinite(x).all() and np.isfinite(reward)):
+            raise NotFiniteStep(
+                f"environment {self._first + i} gave a reward of {reward} and an observation "
+                f"with {int((~np.isfinite(x)).sum())} numbers that are not finite"
+            )
 
     def step(self, policy: Params, rng: np.random.Generator, cut: bool = False) -> None:
         """One step of each environment; `cut` ends all episodes with it."""
@@ -115,22 +136,19 @@ class Actors:
         actions = self._code.decode(u)
         phi = None
         if self._features is not None:
-            phi = self._features(self._x.reshape(-1, *self._shape))
+            seen_as = self._x.reshape(-1, *(self._space.shape or ()))
+            phi = self._features(seen_as.astype(self._space.dtype))  # as φ sees it in use
         for i, env in enumerate(self.envs):
             seen, given, terminated, truncated, _ = env.step(actions[i])
             x_next, reward = _vector(seen), float(given)
-            if not (np.isfinite(x_next).all() and np.isfinite(reward)):
-                raise NotFiniteStep(
-                    f"environment {self._first + i} gave a reward of {reward} and an observation "
-                    f"with {int((~np.isfinite(x_next)).sum())} numbers that are not finite"
-                )
+            self._check(i, x_next, reward)
             ended = bool(terminated or truncated)
             self._adders[i].add(
                 self._x[i].copy(), u[i], reward, x_next, bool(terminated), truncated or cut,
                 None if phi is None else phi[i],
             )  # fmt: skip
             self._count(i, reward, ended)
-            self._x[i] = _vector(env.reset()[0]) if ended and not cut else x_next
+            self._x[i] = self._begin(i) if ended and not cut else x_next
 
     def _count(self, i: int, reward: float, ended: bool) -> None:
         scale = self._gamma ** self._totals[2, i]

@@ -1,7 +1,7 @@
 """D4PG in files: an agent's networks, and everything that going on with learning needs."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +12,7 @@ from windward import files
 from windward.agents.replay import Replay
 from windward.agents.settings import Settings
 from windward.agents.training import Training, as_numpy
+from windward.bases.features import Features, fingerprint
 
 AGENT, CHECKPOINT = "windward.D4PG", "windward.D4PG checkpoint"
 REPLAY = "replay/"
@@ -23,7 +24,7 @@ class Identity(NamedTuple):
     env_id: str | None
     observation_space: gym.spaces.Box
     action_space: gym.spaces.Box
-    features: str | None
+    features: Features | None
 
 
 def _header(kind: str, identity: Identity, training: Training) -> dict[str, Any]:
@@ -32,7 +33,10 @@ def _header(kind: str, identity: Identity, training: Training) -> dict[str, Any]
         "env": identity.env_id,
         "seed": training.seed,
         "settings": asdict(training.settings),
-        "features": identity.features,
+        "features": None if identity.features is None else identity.features.name,
+        "features_at": None
+        if identity.features is None
+        else fingerprint(identity.features, identity.observation_space),
         "observation": list(identity.observation_space.shape),
         "action_low": identity.action_space.low.tolist(),
         "action_high": identity.action_space.high.tolist(),
@@ -52,7 +56,14 @@ def save(path: str | Path, identity: Identity, training: Training) -> None:
 
 def settings_in(header: dict[str, Any]) -> dict[str, Any]:
     """The settings that a header holds, as arguments of `D4PG`."""
-    return header["settings"] | {"widths": tuple(header["settings"]["widths"])}
+    found = dict(header["settings"])
+    unknown = sorted(set(found) - {field.name for field in fields(Settings)})
+    if unknown:
+        raise ValueError(
+            f"the file has settings that D4PG does not know ({', '.join(unknown)}): it was written "
+            "by another version"
+        )
+    return found | {"widths": tuple(found.get("widths", Settings.widths))}
 
 
 def adopt(
@@ -64,11 +75,11 @@ def adopt(
 ) -> None:
     """Takes the networks of a file; refuses one of an agent for other spaces."""
     own = _header("", identity, training)
-    for name in ("observation", "action_low", "action_high", "features"):
-        if header[name] != own[name]:
+    for name in ("observation", "action_low", "action_high", "features", "features_at"):
+        if header.get(name) != own[name]:
             raise ValueError(
                 f"{str(path)!r} is of another environment or agent ({header['env']}): its {name} "
-                f"is {header[name]}, here it is {own[name]}"
+                f"is {header.get(name)}, here it is {own[name]}"
             )
     tree = files.unflatten("learner", training.learner._replace(steps=0), arrays)
     training.learner = tree._replace(steps=header["updates"])
@@ -97,6 +108,11 @@ def write(path: Path, identity: Identity, training: Training) -> None:
 def restore(path: Path, identity: Identity, training: Training, replay: Replay) -> None:
     """Goes back to a checkpoint; refuses one of a run with other settings."""
     arrays, header = files.read(path, CHECKPOINT)
+    if None not in (header["env"], identity.env_id) and header["env"] != identity.env_id:
+        raise ValueError(
+            f"{path.parent} holds a run of another environment, {header['env']}; this one is "
+            f"{identity.env_id}: give another folder"
+        )
     ours = _plain(training.settings)
     if header["settings"] != ours or header["seed"] != training.seed:
         changed = [name for name in ours if header["settings"].get(name) != ours[name]]

@@ -1,6 +1,7 @@
 """D4PG: the paper's base agent (called DDPG there), with the habits of Stable-Baselines3."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ from windward.agents.replay import Replay
 from windward.agents.settings import Settings
 from windward.agents.training import Plan, Training, as_numpy, seed_of
 from windward.agents.video import record
+from windward.atomic import prepare
 from windward.bases.actions import ActionCode
 from windward.bases.critics import NetworkCritic, VectorCritic
-from windward.bases.features import as_features
+from windward.bases.features import as_features, from_file
 from windward.bases.networks import policy_numpy
 from windward.bases.vectors import CriticUnits, VectorHead
 
@@ -48,16 +50,13 @@ class D4PG:
         self._code = ActionCode(self.action_space)
         self._features = None if features is None else as_features(features, self.observation_space)
         self._d_w = 0 if self._features is None else self._features.d_w
-        checks.integer("seed", seed, 0)
+        seed = checks.integer("seed", seed, 0)
         fresh = learner.init(
             chosen.rule, self._d_x, self._code.size, chosen.widths, seed, self._d_w
         )
         self._training = Training(chosen, seed, fresh)
         self._identity = checkpoints.Identity(
-            env_id,
-            self.observation_space,
-            self.action_space,
-            None if self._features is None else self._features.name,
+            env_id, self.observation_space, self.action_space, self._features
         )
 
     @property
@@ -107,11 +106,23 @@ class D4PG:
         return (action[0] if single else action), state
 
     @property
+    def networks(self) -> dict[str, dict[str, np.ndarray]]:
+        """The parameters of "policy" and "critic" as they are now."""
+        now = self._training.learner
+        return {"policy": as_numpy(now.policy), "critic": as_numpy(now.critic)}
+
+    @property
+    def atoms(self) -> np.ndarray:
+        """The support of the value distribution."""
+        return learner.atoms_of(self.settings.rule)
+
+    @property
     def critic(self) -> NetworkCritic:
         """V, Q and their gradients, as they are now."""
-        now = self._training.learner
-        atoms = learner.atoms_of(self.settings.rule)
-        return NetworkCritic(as_numpy(now.policy), as_numpy(now.critic), atoms, self.action_space)
+        return NetworkCritic(
+            **self.networks, atoms=self.atoms, action_space=self.action_space,
+            gamma=self.settings.gamma,
+        )  # fmt: skip
 
     def vector_values(self, form: str = "vector_head") -> VectorCritic:
         """PD2's values: of the "vector_head", or the paper's "critic_units" (deviation 14)."""
@@ -176,9 +187,17 @@ class D4PG:
         checks.choice("backend", backend, ("local", "ray"))
         folder = None if out is None else Path(out)
         training, identity, chosen = self._training, self._identity, self.settings
+        if folder is not None:
+            prepare(folder)
         if training.replay is None:
+            there = folder is not None and (folder / "last.npz").exists()
+            if there and training.timesteps:
+                raise ValueError(
+                    f"{folder} holds another run, and its replay is not this agent's: give "
+                    "another folder, or learn with a fresh agent of the same settings to go on"
+                )
             replay = Replay(chosen.replay_size, self._d_x, self._code.size, self._d_w)
-            if folder is not None and (folder / "last.npz").exists() and not training.timesteps:
+            if folder is not None and there:
                 checkpoints.restore(folder / "last.npz", identity, training, replay)
             training.replay = replay
         plan = Plan(
@@ -211,6 +230,11 @@ class D4PG:
                 going = True
                 while going and self.num_timesteps < total_timesteps:
                     going = segment(training, plan, actors, pipeline, progress)
+        except BaseException:
+            # Stopped in the middle: what was learned until then is this agent's all the same.
+            with suppress(Exception):
+                training.adopt(pipeline)
+            raise
         finally:
             pipeline.close()
             actors.close()
@@ -229,14 +253,15 @@ class D4PG:
 
         `features` is needed again when they were a matrix or a function: files hold no code.
         """
-        arrays, header = files.read(path, checkpoints.AGENT)
+        arrays, header = files.read(path, checkpoints.AGENT, checkpoints.CHECKPOINT)
         if env is None and header["env"] is None:
             raise ValueError(f"{str(path)!r} does not name its environment: pass env=")
-        agent = cls(
-            header["env"] if env is None else env,
-            seed=header["seed"],
-            features=header["features"] if features is None else features,
-            **checkpoints.settings_in(header),
-        )
+        env = header["env"] if env is None else env
+        settings = checkpoints.settings_in(header)
+        example = maker(env)[0]()
+        space = check_spaces(example)[0]
+        example.close()
+        phi = from_file(header.get("features"), header.get("features_at"), space, features, path)
+        agent = cls(env, seed=header["seed"], features=phi, **settings)
         checkpoints.adopt(path, arrays, header, agent._identity, agent._training)
         return agent

@@ -74,8 +74,9 @@ def policy_gradient(
 ) -> tuple[jax.Array, Params]:
     """(-mean Q(x, π(x)), its gradient in π); dQ/du has norm `clip` at most, for each sample.
 
-    The gradient has a term more, of penalty/2·Σ max(|z| - 2, 0)², with π = tanh z: far out tanh is
-    flat, and a policy that has gone there on an early critic's word would not come back.
+    The gradient has a term more (deviation 19), of penalty/2·Σ max(|z| - 2, 0)², with π = tanh z:
+    far out tanh is flat, and a policy that has gone there on an early critic's word would not come
+    back.
     """
     z, pull_back = jax.vjp(lambda each: forward(each, x), params)
     u = jnp.tanh(z)

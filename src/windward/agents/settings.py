@@ -1,6 +1,8 @@
 """The settings of D4PG: Acme's for continuous control, and the paper's appendix's."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from windward import checks
 from windward.agents.learner import Rule
@@ -49,24 +51,31 @@ class Settings:
     """steps between checkpoints; episodes are cut there, so that a resumed run is the same run"""
 
     def __post_init__(self) -> None:
-        if not self.widths:
+        widths = self.widths if isinstance(self.widths, Sequence) else (self.widths,)
+        if not widths:
             raise ValueError("widths must name at least one hidden layer; got none")
-        for width in self.widths:
-            checks.integer("widths", width, 1)
+        self._keep("widths", tuple(checks.integer("widths", width, 1) for width in widths))
         for name in ("num_atoms", "n_step", "batch_size", "num_envs", "replay_size", "min_replay",
                      "target_period", "segment"):  # fmt: skip
-            checks.integer(name, getattr(self, name), 1)
-        for name in ("samples_per_insert", "learning_rate", "gradient_clip", "slope_clip"):
-            checks.positive(name, getattr(self, name))
-        for name in ("sigma", "saturation_penalty"):
-            checks.positive(name, getattr(self, name), zero=True)
-        checks.discount("gamma", self.gamma)
+            self._keep(name, checks.integer(name, getattr(self, name), 1))
+        for name in ("v_min", "v_max"):
+            self._keep(name, float(checks.finite_array(name, getattr(self, name), ndim=0)))
+        for name in ("samples_per_insert", "learning_rate", "gradient_clip", "slope_clip", "sigma",
+                     "saturation_penalty"):  # fmt: skip
+            checks.finite_array(name, getattr(self, name), ndim=0)
+            zero = name in ("sigma", "saturation_penalty")
+            self._keep(name, float(checks.positive(name, getattr(self, name), zero=zero)))
+        self._keep("gamma", checks.discount("gamma", self.gamma))
         if self.num_atoms > 1 and not self.v_min < self.v_max:
             raise ValueError(f"v_min must be below v_max; got {self.v_min} and {self.v_max}")
         if self.min_replay > self.replay_size:
             raise ValueError(
                 f"min_replay must be at most replay_size, {self.replay_size}; got {self.min_replay}"
             )
+
+    def _keep(self, name: str, value: Any) -> None:
+        """A setting as a plain number, whatever it came as, so that it can go to a file."""
+        object.__setattr__(self, name, value)
 
     @property
     def rule(self) -> Rule:

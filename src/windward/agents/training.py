@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from windward.agents.actors import Actors, Recent
@@ -98,7 +99,17 @@ class Training:
         """Waits for all updates under way."""
         while pending:
             self.take(pending.popleft())
-        self.learner = pipeline.learner()
+        self.adopt(pipeline)
+
+    def adopt(self, pipeline: Pipeline) -> None:
+        """Takes over the networks as they are after all updates; refuses ones that blew up."""
+        learner = pipeline.learner()
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(learner)):
+            raise NotFinite(
+                "the networks are no longer finite; the last checkpoint is as it was. Try a "
+                "smaller learning_rate"
+            )
+        self.learner, self.acting = learner, as_numpy(learner.policy)
 
     def report(self, plan: Plan) -> bool:
         """Evaluates, writes the curves and keeps the best; False if the callback said stop."""
@@ -113,7 +124,7 @@ class Training:
             train_return=float(np.mean(recent)) if recent else np.nan,
             **dict(zip(LOSSES, self.losses, strict=False)),
         )
-        if plan.folder is not None and mean > self.best:
+        if plan.folder is not None and mean >= self.best:  # of equal ones the newest
             plan.save_best(plan.folder / "best.npz")
         self.best = max(self.best, mean)
         return plan.callback() is not False

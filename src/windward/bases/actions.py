@@ -29,16 +29,20 @@ class ActionCode:
         low = space.low.ravel().astype(np.float32)
         high = space.high.ravel().astype(np.float32)
         bounded = np.isfinite(low) & np.isfinite(high)
-        with np.errstate(invalid="ignore"):
-            self.middle = np.where(bounded, (low + high) / 2, 0.0).astype(np.float32)
-            self.half = np.where(bounded, (high - low) / 2, 1.0).astype(np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            self.middle = np.where(bounded, low / 2 + high / 2, 0.0).astype(np.float32)
+            half = np.where(bounded, high / 2 - low / 2, 1.0).astype(np.float32)
+        self.half = np.where(half == 0.0, 1.0, half).astype(np.float32)  # an action that is fixed
         self.low, self.high = np.where(bounded, -1.0, low), np.where(bounded, 1.0, high)
 
     def encode(self, actions: Any) -> np.ndarray:
         """Rows for actions, rows."""
         if isinstance(self.space, gym.spaces.Discrete):
             index = np.asarray(actions).reshape(-1) - int(self.space.start)
-            return np.eye(self.size, dtype=np.float32)[index]
+            whole = index.astype(np.int64)
+            if ((whole != index) | (whole < 0) | (whole >= self.size)).any():
+                raise ValueError(f"actions must be in {self.space}; got {actions!r}")
+            return np.eye(self.size, dtype=np.float32)[whole]
         rows = np.asarray(actions, dtype=np.float32).reshape(-1, self.size)
         return (rows - self.middle) / self.half
 

@@ -21,6 +21,9 @@ from windward.bases.networks import Params
 class Critic(Protocol):
     """Scalar values of a base policy; observations and actions are rows."""
 
+    gamma: float
+    """discount that they are of"""
+
     def V(self, x: Any) -> np.ndarray:
         """V(x) = Q(x, π(x)), shape (n,)."""
 
@@ -38,6 +41,7 @@ class VectorCritic(Protocol):
     """Vector cost and values of a base policy, for PD2; rows, each of d_w numbers."""
 
     d_w: int
+    gamma: float
 
     def c(self, x: Any) -> np.ndarray:
         """The vector cost φ(x)."""
@@ -50,8 +54,24 @@ class VectorCritic(Protocol):
 
 
 def flat(x: Any, d_x: int) -> np.ndarray:
-    """Observations as rows of d_x numbers."""
-    return np.asarray(x, dtype=np.float32).reshape(-1, d_x)
+    """One observation or several as rows of d_x numbers."""
+    array = np.asarray(x, dtype=np.float32)
+    rows = array.ndim > 1 and int(np.prod(array.shape[1:])) == d_x
+    if not rows and array.size != d_x:
+        raise ValueError(
+            f"observations must be rows of {d_x} numbers; got an array of shape {array.shape}"
+        )
+    return array.reshape(-1, d_x)
+
+
+def rows_in(space: gym.Space, x: Any) -> np.ndarray:
+    """One observation of a space or several, as rows."""
+    array, shape = np.asarray(x), space.shape or ()
+    if array.shape == shape:
+        return array[None]
+    if array.ndim != len(shape) + 1 or array.shape[1:] != shape:
+        raise ValueError(f"an observation must have shape {shape}; got {array.shape}")
+    return array
 
 
 def value_of(logits: Any, atoms: Any) -> Any:
@@ -69,11 +89,17 @@ def _value_numpy(logits: np.ndarray, atoms: np.ndarray) -> np.ndarray:
 
 
 class NetworkCritic:
-    """The critic of D4PG: π(x) and the distribution of returns, as networks."""
+    """The critic of D4PG, as it was when taken: π(x) and the distribution of returns."""
 
     def __init__(
-        self, policy: Params, critic: Params, atoms: np.ndarray, action_space: gym.Space
+        self,
+        policy: Params,
+        critic: Params,
+        atoms: np.ndarray,
+        action_space: gym.Space,
+        gamma: float,
     ) -> None:
+        self.gamma = gamma
         self._policy, self._critic, self._atoms = policy, critic, np.asarray(atoms)
         self._code = ActionCode(action_space)
         self._d_x = policy["w0"].shape[0]

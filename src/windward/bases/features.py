@@ -13,6 +13,39 @@ import numpy as np
 from windward import checks
 
 
+def _probe(space: gym.Space) -> np.ndarray:
+    """Three observations that are the same everywhere, to tell one φ from another."""
+    rng = np.random.default_rng(7)
+    shape = (3, *(space.shape or ()))
+    if space.dtype == np.uint8:
+        return rng.integers(0, 256, shape, dtype=np.uint8)
+    return rng.standard_normal(shape).astype(space.dtype)
+
+
+def fingerprint(phi: "Features", space: gym.Space) -> list[list[float]]:
+    """φ at a few fixed observations, for a file that cannot hold φ itself."""
+    rows: list[list[float]] = phi(_probe(space)).tolist()
+    return rows
+
+
+def from_file(
+    name: str | None, found: Any, space: gym.Space, given: Any, path: Any
+) -> "Features | None":
+    """The features that a file is of, by their name or as given again; refuses others."""
+    if name is None and given is None:
+        return None
+    if given is None and name is not None and not name.startswith(("identity", "random:")):
+        raise ValueError(
+            f"{str(path)!r} is of features that a file cannot hold ({name}): pass features= again"
+        )
+    phi = as_features(name if given is None else given, space)
+    there = None if found is None else np.asarray(found)
+    here = np.asarray(fingerprint(phi, space))
+    if there is None or there.shape != here.shape or not np.allclose(there, here, atol=1e-5):
+        raise ValueError(f"{str(path)!r} is of other features ({name}) than {phi.name}")
+    return phi
+
+
 class Features:
     """φ on rows of observations, and its number of coordinates d_w."""
 
@@ -65,7 +98,7 @@ def random_projection(space: gym.Space, d_w: int, seed: int = 0) -> Features:
     rng = np.random.default_rng(seed)
     scale = 255.0 if space.dtype == np.uint8 else 1.0
     L = rng.standard_normal((d_w, d_x)) / np.sqrt(d_x) / scale
-    return Features(linear(L), d_w, f"random:{d_w}")
+    return Features(linear(L), d_w, f"random:{d_w}:{seed}")
 
 
 def hidden(critic: Any, units: int | None = None) -> Features:
@@ -78,30 +111,37 @@ def hidden(critic: Any, units: int | None = None) -> Features:
 
 
 def as_features(given: Any, space: gym.Space) -> Features:
-    """Features from "identity", "random:d_w", a matrix L, `Features` or a function.
+    """Features from "identity", "random:d_w", "random:d_w:seed", a matrix L or a function.
 
     A function takes one observation and gives a vector; for a quick one on rows make `Features`.
     """
     if isinstance(given, Features):
-        return given
+        return _tried(given, space)
     if isinstance(given, str):
         return _named(given, space)
     if not callable(given):
-        return linear(given)
+        return _tried(linear(given), space)
 
     def of(observations: np.ndarray) -> np.ndarray:
         return np.stack([np.asarray(given(each)).reshape(-1) for each in observations])
 
     name = getattr(given, "__name__", type(given).__name__)
-    sample = np.zeros((1, *(space.shape or ())), space.dtype)
     try:
-        d_w = np.asarray(of(sample), dtype=np.float32).shape[1]
-    except (TypeError, ValueError, IndexError) as error:
+        d_w = np.asarray(of(_probe(space)), dtype=np.float32).shape[1]
+    except Exception as error:  # the user's function may fail in any way
         raise ValueError(
             f"features must be a function from one observation, here of shape {space.shape}, to a "
-            f"vector; {name!r} fails: {error}"
+            f"vector; {name!r} fails: {error!r}"
         ) from error
-    return Features(of, d_w, name)
+    return _tried(Features(of, d_w, f"function {name}"), space)
+
+
+def _tried(phi: Features, space: gym.Space) -> Features:
+    """Features that work on this space, or an error now and not in the middle of learning."""
+    if phi.d_w < 1:
+        raise ValueError(f"features must give at least one number; {phi.name} give none")
+    phi(_probe(space))
+    return phi
 
 
 def _named(name: str, space: gym.Space) -> Features:
@@ -115,8 +155,10 @@ def _named(name: str, space: gym.Space) -> Features:
             )
         return identity(space)
     kind, _, number = name.partition(":")
-    if kind == "random" and number.isdigit():
-        return random_projection(space, int(number))
+    parts = number.split(":")
+    if kind == "random" and len(parts) <= 2 and all(part.isdigit() for part in parts):
+        return random_projection(space, *map(int, parts))
     raise ValueError(
-        f"features must be 'identity', 'random:d_w', a matrix or a function; got {name!r}"
+        f"features must be 'identity', 'random:d_w', 'random:d_w:seed', a matrix or a function; "
+        f"got {name!r}"
     )

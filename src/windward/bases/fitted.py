@@ -1,5 +1,6 @@
 """Values of a policy that shows none: learned from its own steps by off-policy evaluation."""
 
+from collections.abc import Sequence
 from itertools import islice
 from typing import Any
 
@@ -72,11 +73,20 @@ def fit_values(
     checks.integer("steps", steps, 10)
     checks.integer("updates", updates, 1)
     checks.integer("seed", seed, 0)
-    checks.positive("learning_rate", learning_rate)
-    checks.positive("sigma", sigma)
+    if not isinstance(widths, Sequence) or not widths:
+        raise ValueError(f"widths must name the hidden layers, for instance (64, 64); got {widths}")
+    for width in widths:
+        checks.integer("widths", width, 1)
+    for name, number in (("learning_rate", learning_rate), ("sigma", sigma)):
+        checks.finite_array(name, number, ndim=0)
+        checks.positive(name, number)
     for name, share in (("explore", explore), ("held_out", held_out)):
-        if not 0.0 < share < 1.0:
+        if not 0.0 < float(checks.finite_array(name, share, ndim=0)) < 1.0:
             raise ValueError(f"{name} must lie in (0, 1); got {share!r}")
+    if not isinstance(env, (str, gym.Env)) and not callable(env):
+        raise ValueError(
+            f"env must be an id, an environment or a function that makes one; got {env!r}"
+        )
     gamma = checks.discount("gamma", gamma)
     own = not isinstance(env, gym.Env)
     made: gym.Env = gym.make(env) if isinstance(env, str) else env() if own else env
@@ -101,7 +111,7 @@ def fit_values(
     rows, test = rows_of(taken[:kept], gamma), rows_of(taken[kept:], gamma)
     network = _learn(rows, gamma, widths, learning_rate, updates, seed, disable=not progress_bar)
     return Values(
-        network, act, action_space, phi, see, gamma,
+        network, act, space, action_space, phi, gamma,
         fit=_error(network, test), rows=rows if online else None, seed=seed,
     )  # fmt: skip
 

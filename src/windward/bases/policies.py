@@ -19,7 +19,8 @@ def predictor(policy: Any, action_space: gym.Space) -> Callable[[Any], np.ndarra
     `policy` is a model of Stable-Baselines3 or SBX, windward's D4PG, anything with
     `predict(observation, deterministic=True) -> (action, state)`, or a function from one
     observation to an action. A `predict` that does not take rows is called one by one.
-    Observations are the environment's own, also for a model that was trained under VecNormalize.
+    Actions are clipped to the space, as they are when executed. Observations are the
+    environment's own, also for a model that was trained under VecNormalize.
     A policy with a memory is refused: V and Q of a base policy are functions of x alone.
 
     >>> pi = predictor(lambda x: -0.5 * x[:1], gym.spaces.Box(-1.0, 1.0, (1,)))
@@ -122,6 +123,9 @@ class _Predictor:
             index = array - int(self._space.start)
             if ((index != np.floor(index)) | (index < 0) | (index >= self._space.n)).any():
                 raise ValueError(f"{name} must be in {self._space}; got {reprlib.repr(actions)}")
+        elif isinstance(self._space, gym.spaces.Box):
+            # What is executed is what values are of (deviation 9).
+            array = np.clip(array, self._space.low, self._space.high)
         return array.astype(self._space.dtype)
 
 
@@ -136,7 +140,8 @@ def logits_of(policy: Any) -> Callable[[Any], np.ndarray] | None:
     library, name = library_of(policy) or ("", "")
     if not library:
         own = getattr(policy, "logits", None)
-        if not callable(own):
+        space = getattr(policy, "action_space", None)
+        if not callable(own) or isinstance(space, gym.spaces.Box):
             return None
         return lambda x: _checked_logits(policy, own(np.asarray(x)), len(x))
     if name not in ("PPO", "A2C") or not isinstance(policy.action_space, gym.spaces.Discrete):

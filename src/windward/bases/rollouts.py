@@ -80,13 +80,14 @@ def steps_of(
         u = code.encode(code.decode(u[None]))[0]  # what is executed is what is learned from
         after, reward, terminated, truncated, _ = env.step(code.decode(u[None])[0])
         rows = np.stack([np.asarray(seen), np.asarray(after)])
+        bad = int((~np.isfinite(rows)).sum())
+        if bad or not np.isfinite(float(reward)):
+            raise ValueError(
+                f"the environment gave a reward of {reward} and observations with {bad} numbers "
+                "that are not finite"
+            )
         costs = np.array([reward, *phi(rows[:1])[0]], dtype=np.float32)
         x, x_next = see(rows)
-        if not (np.isfinite(costs).all() and np.isfinite(x_next).all()):
-            raise ValueError(
-                f"the environment gave a reward of {reward} and an observation with "
-                f"{int((~np.isfinite(x_next)).sum())} numbers that are not finite"
-            )
         ended = bool(terminated or truncated)
         base_next = base_at(after)
         yield _Step(x, u, costs, x_next, base_next, bool(terminated), ended, explored)

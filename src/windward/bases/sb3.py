@@ -164,9 +164,9 @@ def critic_of(model: Any) -> "Critic":
     SAC's and TQC's are soft values: they count the entropy of later steps as reward, so that
     r + γV(x') - Q(x, u) is not centred at 0 even for a critic without error.
 
-    The critic has the model's `gamma`, follows the model as it learns on, and takes observations
-    and gives values in the environment's own units also for a model under VecNormalize; rewards
-    that VecNormalize has clipped are lost to it.
+    The critic has the model's `gamma`, follows a model of SB3 or SBX as it learns on (D4PG's is a
+    snapshot), and takes observations and gives values in the environment's own units also for a
+    model under VecNormalize; rewards that VecNormalize has clipped are lost to it.
     """
     own = getattr(model, "critic", None)
     if all(callable(getattr(own, name, None)) for name in ("V", "Q", "grad_V", "grad_Q")):

@@ -10,7 +10,7 @@ import numpy as np
 
 from windward import checks, files
 from windward.bases.actions import ActionCode
-from windward.bases.critics import Critic, NetworkCritic, VectorCritic
+from windward.bases.critics import Critic, NetworkCritic, VectorCritic, rows_in
 from windward.bases.networks import plain_numpy, policy_numpy
 from windward.bases.storing import fit_header, network_arrays, values_from
 from windward.bases.values import Values
@@ -41,12 +41,15 @@ class BasePolicy:
     def __init__(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
         self.about = {name: each for name, each in header.items() if name != "kind"}
         """what made it, and how well it does"""
-        self.observation_space = gym.spaces.Box(-np.inf, np.inf, tuple(header["observation"]))
+        shape = tuple(header["observation"])
+        kind: Any = np.dtype(header["dtype"]).type
+        bounds: Any = (0, 255) if kind is np.uint8 else (-np.inf, np.inf)
+        self.observation_space = gym.spaces.Box(bounds[0], bounds[1], shape, kind)
         if header["actions"] is None:
             low, high = (np.array(header[name], np.float32) for name in ("low", "high"))
             self.action_space: gym.Space = gym.spaces.Box(low, high)
         else:
-            self.action_space = gym.spaces.Discrete(header["actions"])
+            self.action_space = gym.spaces.Discrete(header["actions"], start=header["start"])
         full = {name: each.astype(np.float32) for name, each in arrays.items()}
         self._policy, self._state_value = group(full, "policy"), group(full, "state_value")
         self._code = ActionCode(self.action_space)
@@ -56,16 +59,17 @@ class BasePolicy:
         """fitted values of reward and observation"""
         self.vector: VectorCritic = self.values.vector
         self.critic: Critic = self.values.critic
+        self.trained_critic: NetworkCritic | None = None
+        """the critic that it was trained with: larger errors, as training needs only slopes"""
         critic = group(full, "critic")
         if critic:
-            self.critic = NetworkCritic(self._policy, critic, full["atoms"], self.action_space)
+            self.trained_critic = NetworkCritic(
+                self._policy, critic, full["atoms"], self.action_space, self.values.gamma
+            )
 
     def _rows(self, observation: Any) -> np.ndarray:
-        x = np.asarray(observation, dtype=np.float32)
-        shape = self.observation_space.shape or ()
-        if x.shape[-len(shape) :] != shape:
-            raise ValueError(f"an observation must have shape {shape}; got {np.shape(observation)}")
-        return x.reshape(-1, *shape)
+        rows = rows_in(self.observation_space, observation)
+        return rows.reshape(len(rows), -1).astype(np.float32)
 
     def predict(
         self,
@@ -80,7 +84,8 @@ class BasePolicy:
             plain_numpy(self._policy, x) if self._code.discrete else policy_numpy(self._policy, x)
         )
         actions = self._code.decode(coded)
-        return (actions[0] if np.ndim(observation) == 1 else actions), state
+        single = np.shape(observation) == self.observation_space.shape
+        return (actions[0] if single else actions), state
 
     def logits(self, observation: Any) -> np.ndarray:
         """The base policy's logits, rows; refused for continuous actions."""
@@ -145,6 +150,8 @@ def save_base(
     header = {
         "kind": KIND,
         "observation": list(shape or ()),
+        "dtype": str(env.observation_space.dtype),
+        "start": int(space.start) if isinstance(space, gym.spaces.Discrete) else None,
         "actions": int(space.n) if isinstance(space, gym.spaces.Discrete) else None,
         "low": space.low.tolist() if isinstance(space, gym.spaces.Box) else None,
         "high": space.high.tolist() if isinstance(space, gym.spaces.Box) else None,

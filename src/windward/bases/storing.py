@@ -7,9 +7,9 @@ import gymnasium as gym
 import numpy as np
 
 from windward import files
-from windward.bases.features import as_features
+from windward.bases.features import fingerprint, from_file
 from windward.bases.policies import predictor
-from windward.bases.values import Fit, Network, Values, input_of
+from windward.bases.values import Fit, Network, Values
 
 KIND = "windward.Values"
 
@@ -32,7 +32,12 @@ def fit_header(values: Values) -> dict[str, Any]:
         name: each.tolist() if isinstance(each, np.ndarray) else each
         for name, each in values.fit._asdict().items()
     }
-    return {"gamma": values.gamma, "features": values.features.name, "fit": fit}
+    return {
+        "gamma": values.gamma,
+        "features": values.features.name,
+        "features_at": fingerprint(values.features, values.observation_space),
+        "fit": fit,
+    }
 
 
 def values_from(
@@ -42,26 +47,25 @@ def values_from(
     observation_space: gym.Space,
     action_space: gym.Space,
     features: Any = None,
+    path: Any = "the file",
 ) -> Values:
     """Values from a file's arrays and header, for the policy that they are of."""
-    phi = as_features(header["features"] if features is None else features, observation_space)
+    network, shape = network_from(arrays), observation_space.shape or ()
+    if len(shape) == 1 and len(network.mean) != shape[0]:
+        raise ValueError(
+            f"{path!s} is of observations with {len(network.mean)} numbers; here they have "
+            f"{shape[0]}"
+        )
+    phi = from_file(header["features"], header["features_at"], observation_space, features, path)
+    assert phi is not None
     fit = Fit(
         header["fit"]["bellman"],
         header["fit"]["costs"],
         np.array(header["fit"]["vector_bellman"]),
         np.array(header["fit"]["vector_costs"]),
     )
-    network = network_from(arrays)
-    see = input_of(observation_space, phi)
     act = predictor(policy, action_space)
-    values = Values(network, act, action_space, phi, see, header["gamma"], fit, None, 0)
-    sample = np.zeros((1, *(observation_space.shape or ())), observation_space.dtype)
-    if see(sample).shape[1:] != network.mean.shape or phi.d_w + 1 != len(network.size):
-        raise ValueError(
-            f"these values are of observations with {len(network.mean)} numbers and "
-            f"{len(network.size) - 1} features; here are {see(sample).shape[1]} and {phi.d_w}"
-        )
-    return values
+    return Values(network, act, observation_space, action_space, phi, header["gamma"], fit, None, 0)
 
 
 def save_values(values: Values, path: str | Path) -> None:
@@ -75,4 +79,6 @@ def load_values(path: str | Path, env: gym.Env, policy: Any, features: Any = Non
     `features` is needed again when they were a matrix or a function: files hold no code.
     """
     arrays, header = files.read(path, KIND)
-    return values_from(arrays, header, policy, env.observation_space, env.action_space, features)
+    return values_from(
+        arrays, header, policy, env.observation_space, env.action_space, features, path
+    )

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from windward.bases.actions import ActionCode
+from windward.bases.critics import rows_in
 from windward.bases.features import Features
 from windward.bases.networks import Params, critic, forward_numpy
 from windward.bases.rollouts import Rows
@@ -78,16 +79,18 @@ class Values:
         self,
         network: Network,
         act: Callable[[np.ndarray], np.ndarray],
+        observation_space: gym.Space,
         action_space: gym.Space,
         features: Features,
-        see: Callable[[np.ndarray], np.ndarray],
         gamma: float,
         fit: Fit,
         rows: Rows | None,
         seed: int,
     ) -> None:
         self.network, self.gamma, self.fit, self.features = network, gamma, fit, features
-        self._act, self._see, self._code = act, see, ActionCode(action_space)
+        self._act, self._code = act, ActionCode(action_space)
+        self.observation_space = observation_space
+        self._see = input_of(observation_space, features)
         self.critic, self.vector = FittedCritic(self), FittedVector(self)
         self._learning = None if rows is None else _Learning(network, rows, gamma, seed)
 
@@ -98,18 +101,24 @@ class Values:
 
     def Q(self, x: Any, u: Any) -> np.ndarray:
         """Q(x, u) of the reward and then of φ, rows."""
-        return self.network(self._see(np.asarray(x)), self._code.encode(u))
+        rows, coded = self._see(rows_in(self.observation_space, x)), self._code.encode(u)
+        if len(rows) != len(coded):
+            raise ValueError(
+                f"there must be an action for each observation; got {len(coded)} for {len(rows)}"
+            )
+        return self.network(rows, coded)
 
     def V(self, x: Any) -> np.ndarray:
         """Q(x, π(x)), rows."""
-        return self.Q(x, self._act(np.asarray(x)))
+        rows = rows_in(self.observation_space, x)
+        return self.Q(rows, self._act(rows))
 
     def grad_Q(self, x: Any, u: Any) -> np.ndarray:
         """Gradient of the scalar Q in u, in the environment's units, rows."""
         if self._code.discrete:
             raise ValueError("Q has no gradient in the action: the actions are discrete")
-        slope = _slope_in_u(self.network.params, self.network.inputs(self._see(np.asarray(x))),
-                            self._code.encode(u))  # fmt: skip
+        rows = self.network.inputs(self._see(rows_in(self.observation_space, x)))
+        slope = _slope_in_u(self.network.params, rows, self._code.encode(u))
         return self._code.slope(self.network.size[0] * np.asarray(slope))
 
     def observe(self, x: Any, u: Any, reward: float, x_next: Any, terminated: bool) -> None:
@@ -172,7 +181,7 @@ class FittedCritic:
     """Scalar V and Q, in units of reward."""
 
     def __init__(self, values: Values) -> None:
-        self._values = values
+        self._values, self.gamma = values, values.gamma
 
     def V(self, x: Any) -> np.ndarray:
         """Q(x, π(x))."""
@@ -184,7 +193,7 @@ class FittedCritic:
 
     def grad_V(self, x: Any, step: float = 1e-3) -> np.ndarray:
         """Gradient of V in x by central differences: the policy inside cannot be looked into."""
-        rows = np.asarray(x, dtype=np.float64)
+        rows = rows_in(self._values.observation_space, x).astype(np.float64)
         flat = rows.reshape(len(rows), -1)
         d_x = flat.shape[1]
         moves = step * np.eye(d_x)
@@ -201,11 +210,11 @@ class FittedVector:
     """c(x) = φ(x) and its V and Q."""
 
     def __init__(self, values: Values) -> None:
-        self._values, self.d_w = values, values.features.d_w
+        self._values, self.d_w, self.gamma = values, values.features.d_w, values.gamma
 
     def c(self, x: Any) -> np.ndarray:
         """φ(x)."""
-        return self._values.features(x)
+        return self._values.features(rows_in(self._values.observation_space, x))
 
     def V(self, x: Any) -> np.ndarray:
         """Q(x, π(x))."""

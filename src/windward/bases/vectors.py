@@ -30,6 +30,7 @@ class VectorHead:
     ) -> None:
         self._policy, self._head, self._features = policy, head, features
         self._horizon, self._code = horizon(gamma), ActionCode(action_space)
+        self.gamma = gamma
         self._d_x, self.d_w = policy["w0"].shape[0], features.d_w
 
     def _values(self, x: np.ndarray, coded: np.ndarray) -> np.ndarray:
@@ -59,6 +60,7 @@ class CriticUnits:
 
     def __init__(self, critic: NetworkCritic, d_x: int, atoms: int) -> None:
         self._critic, self._d_x, self.d_w = critic, d_x, min(d_x, atoms)
+        self.gamma = critic.gamma
 
     def c(self, x: Any) -> np.ndarray:
         """The first coordinates of x."""

@@ -20,7 +20,7 @@ from rich.table import Table
 
 import windward as ww
 from windward import checks
-from windward.atomic import write_rows
+from windward.atomic import prepare, write_rows
 from windward.core.algorithm import Algorithm
 from windward.figures import panels
 from windward.studies import results
@@ -107,7 +107,7 @@ def run(settings: Dimension, console: Console) -> dict[str, Any]:
         raise ValueError(f"d_x must hold even numbers of at least {D_U}; got {settings.d_x}")
     checks.integer("seeds", settings.seeds, 1)
     checks.integer("tune_seeds", settings.tune_seeds, 1)
-    out = results.prepare(settings.out)
+    out = prepare(settings.out)
     seeds = list(range(REPORT_SEED, REPORT_SEED + settings.seeds))
     rows: list[dict[str, Any]] = []
     summary: list[dict[str, Any]] = []

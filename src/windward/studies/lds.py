@@ -18,7 +18,7 @@ from rich.table import Table
 
 import windward as ww
 from windward import checks
-from windward.atomic import write_rows
+from windward.atomic import prepare, write_rows
 from windward.core.algorithm import Algorithm
 from windward.linear import disturbances
 from windward.studies import results
@@ -141,7 +141,7 @@ def run(
         raise ValueError(f"last must lie between 1 and T = {settings.T}; got {settings.last}")
     if not (settings.tune_periods and settings.report_periods):
         raise ValueError("tune_periods and report_periods must name at least one period each")
-    out = results.prepare(settings.out)
+    out = prepare(settings.out)
     problem = double_integrator()
     system, T, d_x = problem.system, settings.T, problem.system.d_x
     common = problem.settings

@@ -25,7 +25,7 @@ from windward.agents import D4PG
 from windward.agents import Settings as AgentSettings
 from windward.agents.checkpoints import AGENT, settings_in
 from windward.agents.threads import one_core_each
-from windward.atomic import write_rows
+from windward.atomic import prepare, write_rows
 from windward.studies import results
 from windward.studies.curves import Curve, Job, draw, read, summarise, table
 
@@ -146,7 +146,7 @@ def _train_sbx(job: Job, study: Learning, environ: dict[str, str]) -> None:
 
 def _train_all(every: list[Job], study: Learning, console: Console) -> None:
     """Runs what is not finished, in order."""
-    results.prepare(study.runs)
+    prepare(study.runs)
     if any(job.method != "D4PG" for job in every) and find_spec("sbx") is None:
         console.print("SBX is not installed, so D4PG runs alone: pip install 'windward\\[sb3]'")
         every = [job for job in every if job.method == "D4PG"]
@@ -186,7 +186,7 @@ def run(study: Learning, console: Console) -> dict[str, Any]:
     """Trains what is not finished; writes each run's curve, summary.json and learning.png."""
     _check(study)
     every = list(jobs(study))
-    out = results.prepare(study.out)
+    out = prepare(study.out)
     if study.train:
         _train_all(every, study, console)
     curves = [gather(job, study) for job in every]

@@ -21,7 +21,7 @@ from rich.table import Table
 
 import windward as ww
 from windward import checks
-from windward.atomic import write_rows
+from windward.atomic import prepare, write_rows
 from windward.core.algorithm import Algorithm
 from windward.figures import panels
 from windward.linear import disturbances
@@ -93,7 +93,7 @@ def run(settings: RegretRate, console: Console) -> dict[str, Any]:
         )
     checks.integer("seeds", settings.seeds, 1)
     checks.integer("tune_seeds", settings.tune_seeds, 1)
-    out = results.prepare(settings.out)
+    out = prepare(settings.out)
     problem = double_integrator()
     longest = max(*settings.horizons, settings.tune_horizon)
     tuning_w, w = wind(longest, seed=1)[: settings.tune_horizon], wind(longest, seed=2)

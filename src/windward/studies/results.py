@@ -17,18 +17,6 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: version(name) for name in LIBRARIES}
 
 
-def prepare(out: Path) -> Path:
-    """The folder for results; refuses one that cannot be written, before any work starts."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".probe"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ValueError(f"out must be a folder that can be written; {out}: {error}") from error
-    return out
-
-
 def write_summary(path: Path, command: str, settings: Any, **content: Any) -> dict[str, Any]:
     """The summary with the command, settings and versions that made it.
 
