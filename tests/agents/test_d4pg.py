@@ -12,6 +12,8 @@ from windward import files
 from windward.agents import D4PG, NotFinite
 from windward.bases.features import Features, random_projection
 
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
 SMALL: dict[str, Any] = {
     "widths": (16, 16), "num_atoms": 5, "v_min": -500.0, "v_max": 500.0, "batch_size": 32,
     "min_replay": 50, "replay_size": 5_000, "segment": 200, "num_envs": 2,

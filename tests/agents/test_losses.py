@@ -9,6 +9,8 @@ from windward.agents.losses import Batch, critic_loss, policy_gradient, project
 from windward.bases.critics import value_of
 from windward.bases.networks import critic, forward, init_mlp, policy
 
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
 ATOMS = jnp.array([-1.0, 0.0, 1.0])
 
 

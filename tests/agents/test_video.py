@@ -10,6 +10,8 @@ import pytest
 
 from windward.agents import D4PG
 
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
 
 class Dot(gym.Env):
     """A dot goes right for 5 steps; it can be drawn."""

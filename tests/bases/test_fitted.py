@@ -12,6 +12,8 @@ from windward.bases.fitted import fit_values
 from windward.bases.rollouts import _Step, rows_of, steps_of
 from windward.linear.values import quadratic_values, vector_values
 
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
 GAMMA = 0.9
 A, B = np.array([[0.9, 0.2], [0.0, 0.8]]), np.array([[0.0], [0.5]])
 SYSTEM = ww.linear.System(A, B)

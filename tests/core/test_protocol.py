@@ -10,6 +10,8 @@ import windward as ww
 
 from .drive import GAMMA, act, compiled, draws, leaves_equal, quick_jit, rollout, start, world
 
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
 H, T, B = 2, 12, 3
 RATE = 1e-4  # small enough for the variance of PD1 in so few steps
 

@@ -28,6 +28,7 @@ def test_the_problem_is_the_same_in_every_dimension() -> None:
     np.testing.assert_allclose(bests[0], bests[1], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_dimension_writes_what_it_reports(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -239,6 +239,7 @@ def test_sbx_is_evaluated_on_the_same_episodes() -> None:
     np.testing.assert_allclose(theirs, agent.evaluate(2, seed=5), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_sbx_runs_once_with_as_many_updates(
     finished: Path, tmp_path: Path, console: Console
 ) -> None:

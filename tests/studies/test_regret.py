@@ -10,6 +10,7 @@ from windward.studies import regret
 pytestmark = pytest.mark.usefixtures("cheap_compiling")
 
 
+@pytest.mark.slow
 def test_regret_rate_uses_the_theorems_rates(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,7 +24,7 @@ from windward.studies.results import versions
 class BenchTrain:
     """D4PG on Hopper-v5: steps a second against SBX and SB3, updates against matrix products."""
 
-    steps: int = 4_000
+    steps: int = 8_000
     """environment steps of each timing"""
     updates: int = 150
     """updates of each timing"""
