@@ -33,6 +33,8 @@ results: $(VENV)/.installed
 	$(BIN)/windward run lds-low
 	$(BIN)/windward run regret-rate
 	$(BIN)/windward run dimension
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sb3]'
+	$(BIN)/windward run learning
 
 figures: $(VENV)/.installed
 	$(BIN)/python docs/disturbances.py
