@@ -13,6 +13,8 @@ from windward.linear import disturbances
 from windward.studies import lds
 from windward.studies.lds import double_integrator
 
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
 ROOT = Path(__file__).parents[1]
 
 

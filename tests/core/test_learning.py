@@ -10,6 +10,8 @@ import windward as ww
 
 from .drive import quick_jit, step
 
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
 HELD_OUT = list(range(100, 108))  # η and σ were chosen on seeds 0 to 15
 
 

@@ -88,6 +88,7 @@ def tuned_regret():
     return out
 
 
+@pytest.mark.slow
 def test_regret_grows_with_the_condition_of_the_map(tuned_regret):
     for T, row in tuned_regret.items():
         text = ", ".join(f"cond {c}: {m:.0f} ± {e:.0f}" for c, (m, e) in row.items())
@@ -96,6 +97,7 @@ def test_regret_grows_with_the_condition_of_the_map(tuned_regret):
         assert 0 < means[0] < means[1] < means[2]
 
 
+@pytest.mark.slow
 def test_regret_is_sublinear_for_every_condition(tuned_regret):
     """Four times the steps, clearly less than four times the regret."""
     for condition in CONDITIONS:

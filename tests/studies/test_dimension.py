@@ -49,6 +49,7 @@ def test_dimension_writes_what_it_reports(
     assert (tmp_path / "dimension.png").exists()
 
 
+@pytest.mark.slow
 def test_gradients_of_bpc_grow_with_the_dimension_and_ours_do_not(
     tmp_path: Path, console: Console
 ) -> None:
