@@ -183,7 +183,7 @@ def _list_channels(env_id: str, console: Console) -> None:
 def _train(command: Train, console: Console) -> None:
     _exists(command.env)
     one_core_each()
-    out = command.out or Path("out/train") / f"{command.env.replace('/', '-')}-{command.seed}"
+    out = command.out or learning.run_folder(learning.Learning.runs, command.env, command.seed)
     agent = D4PG(command.env, seed=command.seed, **vars(command.settings))
     agent.learn(
         command.steps,

@@ -52,7 +52,7 @@ def read(path: str | Path, *kinds: str) -> tuple[dict[str, np.ndarray], dict[str
         kind = header.get("kind")
     # All that zipfile, NumPy and JSON were seen to raise on damaged bytes.
     except (BadZipFile, OSError, KeyError, ValueError, EOFError, AttributeError, TypeError,
-            NotImplementedError, RuntimeError, zlib.error) as error:  # fmt: skip
+            RuntimeError, zlib.error) as error:  # fmt: skip
         raise ValueError(f"{str(path)!r} is damaged or not windward's: {error}") from error
     if kind not in kinds:
         raise ValueError(f"{str(path)!r} holds {kind!r}, not {kinds[0]!r}")

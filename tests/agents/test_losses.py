@@ -97,7 +97,7 @@ def test_the_policy_goes_up_q() -> None:
     def mean_q(params: dict) -> jax.Array:
         return value_of(critic(value, x, policy(params, x)), ATOMS).mean()
 
-    loss, slope = policy_gradient(actor, value, x, ATOMS, clip=None, penalty=0.0)
+    loss, slope = policy_gradient(actor, value, x, ATOMS, clip=np.inf, penalty=0.0)
     assert float(loss) == pytest.approx(-float(mean_q(actor)), rel=1e-5)
     for name, each in jax.grad(mean_q)(actor).items():
         np.testing.assert_allclose(slope[name], -each, atol=1e-6)
@@ -107,7 +107,7 @@ def test_the_slope_of_q_is_clipped_for_each_sample() -> None:
     actor, value = _networks(3)
     x = jnp.asarray(_batch().x)
     steep = ATOMS * 1e4
-    _, free = policy_gradient(actor, value, x, steep, clip=None, penalty=0.0)
+    _, free = policy_gradient(actor, value, x, steep, clip=np.inf, penalty=0.0)
     _, clipped = policy_gradient(actor, value, x, steep, clip=1.0, penalty=0.0)
     # with one action the clipped slope is ±1: the gradient of the mean of ±π(x)
     sign = jnp.sign(

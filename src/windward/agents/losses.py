@@ -69,7 +69,7 @@ def policy_gradient(
     critic_params: Params,
     x: jax.Array,
     atoms: jax.Array,
-    clip: float | None,
+    clip: float,
     penalty: float,
 ) -> tuple[jax.Array, Params]:
     """(-mean Q(x, π(x)), its gradient in π); dQ/du has norm `clip` at most, for each sample.
@@ -85,9 +85,8 @@ def policy_gradient(
         return value_of(critic(critic_params, x, u), atoms).sum()
 
     q, slope = jax.value_and_grad(total)(u)
-    if clip is not None:
-        norm = jnp.linalg.norm(slope, axis=-1, keepdims=True)
-        slope = slope * jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-12))
+    norm = jnp.linalg.norm(slope, axis=-1, keepdims=True)
+    slope = slope * jnp.minimum(1.0, clip / jnp.maximum(norm, 1e-12))
     n = x.shape[0]
     excess = jnp.sign(z) * jnp.maximum(jnp.abs(z) - LIMIT, 0.0)
     (gradient,) = pull_back((penalty * excess - slope * (1.0 - u * u)) / n)

@@ -163,7 +163,7 @@ class Training:
                 f"discounted returns reach from {min(seen):.0f} to {max(seen):.0f}, beyond what "
                 f"the critic can tell: set v_min and v_max around them (now {low:.0f} and "
                 f"{high:.0f})",
-                stacklevel=5,
+                stacklevel=4,  # whoever called learn
             )
 
     def segment(self, plan: Plan, actors: Actors, pipeline: Pipeline, progress: Progress) -> bool:

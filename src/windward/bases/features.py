@@ -63,13 +63,14 @@ class Features:
         return rows
 
 
-def _flat(observations: np.ndarray) -> np.ndarray:
+def flattened(observations: np.ndarray) -> np.ndarray:
+    """Rows of numbers, one for each observation."""
     return observations.reshape(len(observations), -1).astype(np.float32)
 
 
 def identity(space: gym.spaces.Box) -> Features:
     """φ(x) = x, the paper's."""
-    return Features(_flat, int(np.prod(space.shape)), "identity")
+    return Features(flattened, int(np.prod(space.shape)), "identity")
 
 
 def linear(L: Any) -> Features:
@@ -77,7 +78,7 @@ def linear(L: Any) -> Features:
     matrix = checks.finite_array("L", L, ndim=2).astype(np.float32)
 
     def of(observations: np.ndarray) -> np.ndarray:
-        rows = _flat(observations)
+        rows = flattened(observations)
         if rows.shape[1] != matrix.shape[1]:
             raise ValueError(
                 f"L must have a column for each of {rows.shape[1]} coordinates of the observation; "

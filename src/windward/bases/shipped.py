@@ -11,6 +11,7 @@ import numpy as np
 from windward import checks, files
 from windward.bases.actions import ActionCode
 from windward.bases.critics import Critic, NetworkCritic, VectorCritic, rows_in
+from windward.bases.features import flattened
 from windward.bases.networks import plain_numpy, policy_numpy
 from windward.bases.storing import fit_header, network_arrays, values_from
 from windward.bases.values import Values
@@ -68,8 +69,7 @@ class BasePolicy:
             )
 
     def _rows(self, observation: Any) -> np.ndarray:
-        rows = rows_in(self.observation_space, observation)
-        return rows.reshape(len(rows), -1).astype(np.float32)
+        return flattened(rows_in(self.observation_space, observation))
 
     def predict(
         self,

@@ -9,7 +9,7 @@ import numpy as np
 
 from windward.bases.actions import ActionCode
 from windward.bases.critics import rows_in
-from windward.bases.features import Features
+from windward.bases.features import Features, flattened
 from windward.bases.networks import Params, critic, forward_numpy
 from windward.bases.rollouts import Rows
 from windward.bases.td import td_init, td_update
@@ -45,7 +45,7 @@ def input_of(space: gym.Space, phi: Features) -> Callable[[np.ndarray], np.ndarr
     """What the network sees of rows of observations: the numbers of each, or φ of an image."""
     if len(space.shape or ()) > 1:
         return phi
-    return lambda observations: observations.reshape(len(observations), -1).astype(np.float32)
+    return flattened
 
 
 class Network(NamedTuple):

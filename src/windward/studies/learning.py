@@ -80,8 +80,9 @@ def jobs(study: Learning) -> Iterator[Job]:
                 yield Job(env, method, seed, steps, eval_every)
 
 
-def _folder(job: Job, study: Learning) -> Path:
-    return study.runs / f"{job.env.replace('/', '-')}-{job.seed}"
+def run_folder(runs: Path, env: str, seed: int) -> Path:
+    """Where a run of D4PG lies; `windward train` writes there too."""
+    return runs / f"{env.replace('/', '-')}-{seed}"
 
 
 def _file(job: Job, study: Learning) -> Path:
@@ -90,7 +91,7 @@ def _file(job: Job, study: Learning) -> Path:
 
 def gather(job: Job, study: Learning) -> Curve:
     """What there is of a run; if D4PG's own folder has it, it is copied from there to `out`."""
-    kept, own = _file(job, study), _folder(job, study) / "curves.csv"
+    kept, own = _file(job, study), run_folder(study.runs, job.env, job.seed) / "curves.csv"
     # A run may have gone on for longer; environments side by side end a little after `steps`.
     beyond = study.settings.num_envs
     if job.method != "D4PG" or not own.exists():
@@ -117,7 +118,7 @@ def _train_d4pg(job: Job, study: Learning) -> None:
     D4PG(job.env, seed=job.seed, **vars(study.settings)).learn(
         job.steps,
         progress_bar=True,
-        out=_folder(job, study),
+        out=run_folder(study.runs, job.env, job.seed),
         eval_every=job.eval_every,
         eval_episodes=study.eval_episodes,
     )
