@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 from windward import envs
 
 if TYPE_CHECKING:
-    from windward import agents, bases, linear
+    from windward import adapt, agents, bases, linear
+    from windward.adapt.module import Fault
+    from windward.adapt.policy import RobustPolicy, robustify
+    from windward.adapt.sources import PD1, PD2, PD3
+    from windward.adapt.vector import RobustVectorWrapper
+    from windward.adapt.wrapper import RobustWrapper
     from windward.bases.fitted import fit_values
     from windward.bases.storing import load_values, save_values
     from windward.core.algorithm import Algorithm
@@ -29,12 +34,20 @@ if TYPE_CHECKING:
 __version__ = version("windward")
 
 __all__ = [
+    "PD1",
+    "PD2",
+    "PD3",
     "Algorithm",
+    "Fault",
     "Info",
     "Plan",
+    "RobustPolicy",
+    "RobustVectorWrapper",
+    "RobustWrapper",
     "Signal",
     "State",
     "Transition",
+    "adapt",
     "agents",
     "bandit_gpc",
     "base_only",
@@ -50,12 +63,18 @@ __all__ = [
     "load_values",
     "mf_gpc",
     "mlp",
+    "robustify",
     "save_values",
     "theorem_rates",
 ]
 
 _HOMES = {
-    "windward": ["agents", "bases", "linear"],
+    "windward": ["adapt", "agents", "bases", "linear"],
+    "windward.adapt.module": ["Fault"],
+    "windward.adapt.policy": ["RobustPolicy", "robustify"],
+    "windward.adapt.sources": ["PD1", "PD2", "PD3"],
+    "windward.adapt.vector": ["RobustVectorWrapper"],
+    "windward.adapt.wrapper": ["RobustWrapper"],
     "windward.bases.fitted": ["fit_values"],
     "windward.bases.storing": ["load_values", "save_values"],
     "windward.core.algorithm": ["Algorithm"],

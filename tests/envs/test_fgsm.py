@@ -45,7 +45,7 @@ def test_the_default_pushes_where_the_lqr_value_grows(env_id: str) -> None:
         _, _, ended, _, info = env.step(action)
         w = info["disturbance"]["state"]
         np.testing.assert_allclose(sim.state(), reached + w, atol=1e-12)
-        x = dynamics.difference(reached)
+        x = dynamics.gap(reached, dynamics.rest())
         assert (x + w) @ P @ (x + w) > x @ P @ x
         np.testing.assert_array_equal(w, 0.01 * np.sign(P @ x))
         if ended:

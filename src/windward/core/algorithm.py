@@ -28,13 +28,14 @@ class Algorithm(NamedTuple):
     ``init(hyper, unit) -> (State, Plan)``; ``observe(State, Transition, unit) -> (State, Plan,
     Info)`` takes the step just made and plans the next one, so nothing is pending between
     steps. ``unit`` is the random draw behind the next plan, ``unit(key, B)``, an input like any
-    other. ``apply(plan, base)`` makes the action. ``hyper`` holds the numbers the algorithm was
+    other; ``learn=False`` lets ŵ enter the windows and leaves the learner.
+    ``apply(plan, base)`` makes the action. ``hyper`` holds the numbers the algorithm was
     made with; those named in ``grid`` may be arrays, one program then serves a whole grid.
     """
 
     name: str
     init: Callable[[Hyper, Array], tuple[State, Plan]]
-    observe: Callable[[State, Transition, Array], tuple[State, Plan, Info]]
+    observe: Callable[..., tuple[State, Plan, Info]]
     unit: Callable[[Array, int], Array]
     apply: Callable[[Plan, Array], Array]
     needs: tuple[str, ...]
@@ -55,7 +56,7 @@ class Functions(NamedTuple):
     """The part of an `Algorithm` that is compiled: hashable, and shared by equal specs."""
 
     init: Callable[[Hyper, Array], tuple[State, Plan]]
-    observe: Callable[[State, Transition, Array], tuple[State, Plan, Info]]
+    observe: Callable[..., tuple[State, Plan, Info]]
     unit: Callable[[Array, int], Array]
     apply: Callable[[Plan, Array], Array]
     needs: tuple[str, ...]
@@ -124,7 +125,9 @@ def assemble(
         learner = Learner(M, update.init(M), credit.init(), hyper)
         return State(local, learner), plan_all(learner, local)
 
-    def observe(state: State, tr: Transition, unit: Array) -> tuple[State, Plan, Info]:
+    def observe(
+        state: State, tr: Transition, unit: Array, learn: Array | bool = True
+    ) -> tuple[State, Plan, Info]:
         missing = [name for name in needs if name not in tr.aux]
         if missing:
             raise ValueError(f"aux must hold {', '.join(needs)}; missing: {', '.join(missing)}")
@@ -176,7 +179,7 @@ def assemble(
         )
         moved = Learner(optax.apply_updates(M, step), optimiser, credit_state, hyper)
         learner = history.keep_if(
-            jnp.any(heard) & _finite((moved.M, moved.optimiser)), moved, learner
+            learn & jnp.any(heard) & _finite((moved.M, moved.optimiser)), moved, learner
         )
 
         def enter(

@@ -119,4 +119,5 @@ def quadratic_gradient(dynamics: Dynamics) -> Gradient:
             "the system linearised at rest has no stabilising LQR, so there is no default V: give "
             "gradient-sign a value=V or gradient=∇V"
         ) from error
-    return lambda x: 2.0 * P @ dynamics.difference(x)
+    rest = dynamics.rest()
+    return lambda x: 2.0 * P @ dynamics.gap(x, rest)

@@ -37,8 +37,9 @@ class Simulator:
         copies: int,
         noisy: bool,
         seed: int,
+        made_with: dict[str, Any],
     ) -> None:
-        self.env, self.copies, self.noisy = env, copies, noisy
+        self.env, self.copies, self.noisy, self._made_with = env, copies, noisy, made_with
         self._dynamics = dynamics
         space = env.action_space
         self._shape: tuple[int, ...] = space.shape or ()
@@ -149,6 +150,22 @@ class Simulator:
         _width("observation", observation, self.env.observation_space.shape[0], "observations")  # type: ignore[index]
         states = self._dynamics.state_of(np.atleast_2d(observation))
         return states[0] if observation.ndim == 1 else states
+
+    def gap(self, x_next: np.ndarray, x_pred: np.ndarray) -> np.ndarray:
+        """x_next - x_pred of rows, angles the short way round where observations wrap them."""
+        return self._dynamics.gap(x_next, x_pred)
+
+    def memory(self) -> Any:
+        """The state of the generator of its noise, as JSON can hold it."""
+        return self._rng.bit_generator.state
+
+    def remember(self, memory: Any) -> None:
+        """Goes on with noise from a state that `memory` gave."""
+        self._rng.bit_generator.state = memory
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # MuJoCo's data is no object for a pickle: the copy is made anew of the copied environment.
+        return _again, (self.env, self._made_with, self.memory())
 
     def _rows(self, x: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
         """States and actions as rows of one batch."""
@@ -278,7 +295,18 @@ def simulator(
             "and CartPole): give step=f(x, u) -> (x_next, cost, terminated) and state=env -> x"
         )
     _scale(dynamics, scale)
-    return Simulator(env, dynamics, wrappers, copies, noisy, checks.integer("seed", seed, 0))
+    checks.integer("seed", seed, 0)
+    options = {
+        "copies": copies, "noisy": noisy, "seed": seed, "scale": scale, "step": step, "state": state
+    }  # fmt: skip
+    return Simulator(env, dynamics, wrappers, copies, noisy, seed, options)
+
+
+def _again(env: gym.Env, options: dict[str, Any], memory: Any) -> Simulator:
+    """A simulator from a pickle."""
+    made = simulator(env, **options)
+    made.remember(memory)
+    return made
 
 
 def _scale(dynamics: Dynamics, scale: Mapping[str, float] | None) -> None:

@@ -98,6 +98,6 @@ class Dynamics(Protocol):
         """f with a continuous control v (0 at rest), rows; the same as u where u is continuous."""
         ...
 
-    def difference(self, x: np.ndarray) -> np.ndarray:
-        """x - rest, angles wrapped where the physics has them so."""
+    def gap(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """x - y, angles wrapped where the physics has them so."""
         ...

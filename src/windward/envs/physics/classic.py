@@ -185,9 +185,9 @@ class PendulumDynamics:
         """See Dynamics: v is the torque."""
         return self.advance(x, v, {})
 
-    def difference(self, x: np.ndarray) -> np.ndarray:
+    def gap(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """See Dynamics."""
-        return np.concatenate([_wrap(x[..., :1]), x[..., 1:]], axis=-1)
+        return np.concatenate([_wrap(x[..., :1] - y[..., :1]), x[..., 1:] - y[..., 1:]], axis=-1)
 
 
 class CartPoleDynamics:
@@ -254,6 +254,6 @@ class CartPoleDynamics:
         p: Any = self.p
         return self.advance(x, np.ones(len(x), dtype=int), {"force:cart": v - p.force_mag})
 
-    def difference(self, x: np.ndarray) -> np.ndarray:
+    def gap(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """See Dynamics."""
-        return x
+        return x - y

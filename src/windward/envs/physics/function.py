@@ -82,9 +82,9 @@ class FunctionDynamics:
         """See Dynamics."""
         raise self._unknown("a continuous control")
 
-    def difference(self, x: np.ndarray) -> np.ndarray:
+    def gap(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """See Dynamics."""
-        raise self._unknown("a state at rest")
+        return x - y
 
     def _unknown(self, what: str) -> Unsupported:
         return Unsupported(f"a simulator from a function does not know {what}")

@@ -320,6 +320,6 @@ class MujocoDynamics:
         """See Dynamics."""
         return self.advance(x, v, {})
 
-    def difference(self, x: np.ndarray) -> np.ndarray:
+    def gap(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """See Dynamics."""
-        return x - self.rest()
+        return x - y

@@ -1,0 +1,214 @@
+"""From names to parts: which source, algorithm and way to act make a module."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from windward import checks, envs
+from windward.adapt.actuation import Actuation, Continuous, Softmax, refuse
+from windward.adapt.engine import Engine
+from windward.adapt.module import Module
+from windward.adapt.sources import PD1, PD2, PD3, ObservedPD3, Own, Source
+from windward.bases.policies import logits_of
+from windward.bases.sb3 import critic_of, library_of
+from windward.core.recipes import dmf_gpc, mf_gpc
+
+NAMES = ("pd1", "pd2", "pd3", "auto")
+
+
+def make_module(
+    spaces: tuple[gym.Space, gym.Space],
+    source: Source,
+    logits: Any,
+    rows: int,
+    shared: bool,
+    seed: int,
+    options: dict[str, Any],
+    timely: Any = None,
+) -> Module:
+    """The module of a wrapper; `options` are those of `mf_gpc`, or of `dmf_gpc` for logits."""
+    actuation = make_actuation(*spaces, logits)
+    d_u = actuation.d_u
+    recipe: Callable[..., Any] = mf_gpc
+    if actuation.discrete:
+        recipe = dmf_gpc
+        options = {name: each for name, each in options.items() if name != "sigma"}
+    d_w = d_u if source.d_w is None else source.d_w
+    try:
+        algorithm = recipe(d_u, d_w, signal=source.signal, gamma=source.gamma, **options)
+    except TypeError as error:
+        raise ValueError(f"{recipe.__name__} does not take these options: {error}") from error
+    engine = Engine(algorithm, rows, shared, checks.integer("seed", seed, 0))
+    return Module(engine, source, actuation, *([] if timely is None else [timely]))
+
+
+def make_actuation(observations: gym.Space, actions: gym.Space, logits: Any) -> Actuation:
+    """How corrections act on an action space."""
+    refuse(actions, observations)
+    if isinstance(actions, gym.spaces.Box):
+        if logits is not None:
+            raise ValueError(f"logits= is for discrete actions; this environment has {actions}")
+        return Continuous(actions)
+    assert isinstance(actions, gym.spaces.Discrete)
+    if logits is None:
+        raise ValueError(
+            "discrete actions are corrected through the base policy's logits: pass logits=, a "
+            "model (PPO or A2C of Stable-Baselines3; DQN) or a function from rows of observations "
+            "to rows of logits"
+        )
+    return Softmax(actions, logits_from(logits))
+
+
+def logits_from(given: Any, temperature: float = 1.0) -> Callable[[Any], np.ndarray]:
+    """Logits on rows from a model or a function.
+
+    PPO and A2C have them; a DQN is taken as the Boltzmann policy of its Q over `temperature`.
+    """
+    found = logits_of(given)
+    if found is not None:
+        return found
+    if (library_of(given) or ("", ""))[1] == "DQN":
+        critic, n = critic_of(given), int(given.action_space.n)
+        checks.positive("temperature", temperature)
+
+        def boltzmann(x: Any) -> np.ndarray:
+            rows = np.asarray(x)
+            values = [critic.Q(rows, np.full(len(rows), u)) for u in range(n)]
+            return np.stack(values, axis=1) / temperature
+
+        return boltzmann
+    if callable(given) and not isinstance(given, type) and library_of(given) is None:
+        return given
+    raise ValueError(
+        f"no logits can be read from {type(given).__name__}; they can from PPO, A2C and DQN with "
+        "discrete actions, from anything with a method logits, and from a function on rows"
+    )
+
+
+def find_source(
+    signal: Any,
+    model: Any,
+    environments: Sequence[gym.Env] | None,
+    spaces: tuple[gym.Space, gym.Space],
+    simulator: dict[str, Any] | None = None,
+    *,
+    observed: bool = False,
+) -> Source:
+    """The source that a user means by a name, an object or a function.
+
+    `environments` are those within reach, one for each row, or None; `observed` says that they are
+    not the ones that run.
+    """
+    if isinstance(signal, str):
+        checks.choice("signal", signal, NAMES)
+        finders: dict[str, Callable[[], Source]] = {
+            "pd3": lambda: _pd3(environments, simulator, observed),
+            "pd2": lambda: PD2(_given(model)),
+            "pd1": lambda: PD1(_given(model)),
+        }
+        if signal == "auto":
+            return _strongest(finders)
+        try:
+            return finders[signal]()
+        except ValueError as error:
+            rest = {name: find for name, find in finders.items() if name != signal}
+            works = [name for name, find in rest.items() if not _why_not(find)]
+            hint = f"; {' and '.join(works)} would work here" if works else ""
+            raise ValueError(f"signal {signal!r} cannot be made: {error}{hint}") from error
+    if isinstance(signal, PD3):
+        _refuse_foreign(signal, environments)
+    if all(hasattr(signal, name) for name in ("after", "before", "signal", "d_w")):
+        found: Source = signal
+        return found
+    if callable(signal):
+        return Own(signal, _probe(signal, *spaces))
+    raise ValueError(
+        f"signal must be one of {', '.join(NAMES)}, PD1(critic), PD2(values), PD3(simulator), or a "
+        f"function (x, u, reward, x_next); got {signal!r}"
+    )
+
+
+def _given(model: Any) -> Any:
+    if model is None:
+        raise ValueError(
+            "it needs values of the base policy: pass model=, a policy with a critic (D4PG, an "
+            "off-policy model of Stable-Baselines3 or SBX, one that comes with windward) or what "
+            "windward.fit_values(env, policy) gives"
+        )
+    return model
+
+
+def _pd3(
+    environments: Sequence[gym.Env] | None, simulator: dict[str, Any] | None, observed: bool
+) -> Source:
+    if environments is None:
+        raise ValueError(
+            "the environments run out of reach, in processes of their own: use a SyncVectorEnv"
+        )
+    options = {"noisy": False, **(simulator or {})}
+    try:
+        made = [envs.simulator(each, **options) for each in environments]
+        if observed:
+            # Refused now, not at the first step.
+            _refuse_hidden(made[0], environments[0])
+            return ObservedPD3(made[0])
+    except TypeError as error:
+        raise ValueError(f"simulator= takes the options of windward.envs.simulator: {error}") from (
+            error
+        )
+    return PD3(made)
+
+
+def _refuse_hidden(simulator: envs.Simulator, env: gym.Env) -> None:
+    """Refuses now, not at the first step, observations that do not tell the state."""
+    try:
+        simulator.state_of(np.zeros(env.observation_space.shape or ()))
+    except ValueError as error:
+        raise ValueError(f"{error}; or say live=True if this is the environment you step") from (
+            error
+        )
+
+
+def _refuse_foreign(signal: PD3, environments: Sequence[gym.Env] | None) -> None:
+    """A simulator reads the state of the environment that it was made of."""
+    mine = [each.unwrapped for each in environments or []]
+    theirs = [each.env.unwrapped for each in signal.simulators]
+    if len(mine) != len(theirs) or any(a is not b for a, b in zip(mine, theirs, strict=True)):
+        raise ValueError(
+            "PD3's simulator is of another environment than the one that runs: make it with "
+            "windward.envs.simulator(env) of this one, or say signal='pd3' and simulator={...}"
+        )
+
+
+def _why_not(find: Callable[[], Source]) -> str:
+    try:
+        find()
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _strongest(finders: dict[str, Callable[[], Source]]) -> Source:
+    """PD3 where there is a simulator, else PD2, else PD1: by how much each tells of w."""
+    reasons = []
+    for name, find in finders.items():
+        try:
+            return find()
+        except ValueError as error:
+            reasons.append(f"{name}: {error}")
+    raise ValueError("no signal can be made here.\n  " + "\n  ".join(reasons))
+
+
+def _probe(signal: Callable[..., Any], observations: gym.Space, actions: gym.Space) -> int:
+    """d_w of a user's function, by calling it once."""
+    x = np.zeros(observations.shape or (), observations.dtype)
+    u = np.zeros(actions.shape or (), actions.dtype)
+    try:
+        return int(np.asarray(signal(x, u, 0.0, x), dtype=float).reshape(-1).size)
+    except Exception as error:  # the user's function may fail in any way
+        raise ValueError(
+            f"a signal must be a function (x, u, reward, x_next) to a vector; it fails at zeros: "
+            f"{error!r}. To give d_w yourself: windward.adapt.Own(function, d_w)"
+        ) from error

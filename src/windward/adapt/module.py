@@ -1,0 +1,272 @@
+"""The adaptive layer for rows of environments: act, observe, learn, and survive bad input.
+
+A fault (a number that is not finite, a simulator or critic that raises or is late) costs two steps:
+the one that it befell is not learned from, and at the next one the base action is executed alone.
+"""
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from windward.adapt.actuation import Actuation, Executed
+from windward.adapt.engine import Engine, Step
+from windward.adapt.sources import Aux, Happened, Source
+from windward.core import signals
+
+FAULTS = {
+    "action": "the base action was not usable; the middle of the action space was executed",
+    "observation": "an observation was not finite",
+    "reward": "a reward was not finite",
+    "signal": "the signal could not be computed",
+    "late": "the signal was late",
+}
+
+
+class Fault(UserWarning):
+    """Bad input in a control loop: the base action is executed, and adaptation goes on after it."""
+
+
+class Report(NamedTuple):
+    """What a step came to, rows: `info["windward"]`."""
+
+    w_hat: np.ndarray
+    correction: np.ndarray
+    noise: np.ndarray
+    action: np.ndarray
+    clipped: np.ndarray
+    fault: np.ndarray
+
+
+class Module:
+    """Joins a source of ŵ, an algorithm and a way to act, for B environments.
+
+    `act` and `observe` take turns; `begin` starts episodes. `timely` runs what may be slow, and
+    gives None where it was too slow.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: Source,
+        actuation: Actuation,
+        timely: Callable[[Callable[[], Any]], tuple[bool, Any]] = lambda work: (True, work()),
+    ) -> None:
+        self.engine, self.source, self.actuation, self._timely = engine, source, actuation, timely
+        self.rows = engine.rows
+        self.frozen = False
+        self._none = np.zeros(self.rows, dtype=bool)
+        self._all = ~self._none
+        self.x: Any = None
+        """observations, rows; None before the first"""
+        self._pending: tuple[Executed, np.ndarray | None, Any] | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self.faults: Counter[str] = Counter()
+        """how often each kind of fault was met"""
+        self.clipped = 0
+        """executed actions that were cut off at the bounds"""
+        self.fallback = self._none.copy()
+        """rows whose next action is the base action alone"""
+        self.mid_episode = self._none.copy()
+        """rows that have made a step since their episode began"""
+
+    def reset(self) -> None:
+        """What was learned is forgotten; the episode goes on, and freezing stays."""
+        self.engine.reset()
+        self._forget()
+        if not self.explores:
+            self.engine.quieten()
+
+    @property
+    def explores(self) -> bool:
+        """Whether noise is drawn: not when frozen, unless the signal lives on it."""
+        return not self.frozen or self.source.signal.uses_score or self.actuation.discrete
+
+    def freeze(self) -> None:
+        """M stays and noise ends; ŵ goes on. PD1 keeps its noise."""
+        self.frozen = True
+        if not self.explores:
+            self.engine.quieten()
+
+    def fault(self, kind: str, rows: np.ndarray, why: str = "") -> None:
+        """Counts a fault of rows, and says so the first time."""
+        if not rows.any():
+            return
+        if not self.faults[kind]:
+            warnings.warn(
+                f"{FAULTS[kind]}{': ' if why else ''}{why}; the base action is executed, and "
+                "adaptation goes on when input is good again (counted in .faults, said once)",
+                Fault,
+                stacklevel=5,
+            )
+        self.faults[kind] += int(rows.sum())
+
+    def begin(self, x: np.ndarray, rows: np.ndarray | None = None) -> None:
+        """Episodes begin in rows (all if None), wherever the last ones were."""
+        rows = self._all if rows is None else rows
+        self._end(rows & self.mid_episode)
+        self._pending = None
+        self.fallback = self.fallback & ~rows
+        self.look(x, rows)
+
+    def _end(self, rows: np.ndarray) -> None:
+        """Cuts windows where an episode was left before its end."""
+        if not rows.any():
+            return
+        # Its cost is unknown, so the step itself is refused and only the end counts.
+        unknown = np.where(rows, np.nan, 0.0)
+        step = Step(unknown, self.engine.blank(), self._none, rows, rows, self._no_index())
+        self.engine.observe(step, not self.frozen, self._quiet_unit())
+        self.mid_episode = self.mid_episode & ~rows
+
+    def look(self, x: np.ndarray, rows: np.ndarray | None = None) -> None:
+        """Takes up observations; rows whose are not finite act by the base policy next."""
+        self.x = x
+        if finite(x):
+            return
+        bad = (self._all if rows is None else rows) & ~finite_rows(x)
+        self.fault("observation", bad)
+        self.fallback = self.fallback | bad
+
+    def act(self, base: Any) -> Any:
+        """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
+        engine = self.engine
+        alone = self.fallback if self.fallback.any() else None
+        try:
+            made = self.actuation(self.x, base, engine.correction, engine.draw, alone)
+        except Exception as error:  # logits of a user's model may fail in any way
+            self.fault("signal", self._all, repr(error))
+            alone, made = self._all, self.actuation.alone(base)
+        if made.lost.any():
+            self.fault("action", made.lost)
+            alone = made.lost if alone is None else alone | made.lost
+        if self.source.needs_steps and not self._asked_before(made.action):
+            alone = self._all
+        if made.clipped.any():
+            self.clipped += int(made.clipped.sum())
+        self._pending = made, alone, self.x
+        return made.action
+
+    def _asked_before(self, action: Any) -> bool:
+        """Lets the source predict; whether it could."""
+        try:
+            in_time, _ = self._timely(lambda: self.source.before(np.asarray(action)))
+        except Exception as error:  # a simulator may fail in any way
+            self.fault("signal", self._all, repr(error))
+            return False
+        if not in_time:
+            self.fault("late", self._all)
+        return in_time
+
+    def observe(
+        self,
+        reward: np.ndarray | None,
+        x_next: np.ndarray,
+        terminated: np.ndarray,
+        truncated: np.ndarray,
+        *,
+        phantom: np.ndarray | None = None,
+        shown: np.ndarray | None = None,
+    ) -> Report:
+        """The step that followed `act`.
+
+        `phantom` rows spent it on a reset, or nothing is known of them. `shown` is what rows see
+        next, where that is not x_next but the first observation of another episode. Without
+        rewards ŵ enters the windows and nothing is learned.
+        """
+        learn = reward is not None and not self.frozen
+        reward = np.zeros(self.rows) if reward is None else reward
+        assert self._pending is not None, "act comes first"
+        made, alone, x = self._pending
+        self._pending = None
+        correction, noise = self.engine.correction, self.engine.draw
+        if alone is not None:
+            correction, noise = (np.where(alone[:, None], 0.0, a) for a in (correction, noise))
+        ended = terminated | truncated
+        happened = Happened(
+            x, np.asarray(made.action), reward, x_next, terminated,
+            self._none if shown is None else ended,
+        )  # fmt: skip
+        good = self._good(happened, alone, phantom)
+        aux, usable = self._signal(happened, good)
+        if made.logits is not None:
+            aux[signals.LOGITS] = made.logits
+        # A step that is not usable still ends its episode; its cost keeps it out of all else.
+        c = -reward if usable is self._all else np.where(usable, -reward, np.nan)
+        valid = self._all if phantom is None else ~phantom
+        step = Step(c, aux, terminated, truncated, valid, made.number)
+        seen = self.engine.observe(step, learn, self._quiet_unit())
+        fault = valid & ~seen.accepted
+        if fault.any():
+            self.fault("signal", fault & usable, "its numbers were not finite")
+        # After a step that spoke of nothing itself, the next one acts by the base policy alone.
+        self.fallback = fault & ~ended if alone is None else fault & ~ended & ~alone
+        self.mid_episode = np.where(valid, ~ended, self.mid_episode)
+        self.look(x_next if shown is None else shown)
+        return Report(seen.w_hat, correction, noise, happened.u, made.clipped, fault)
+
+    def _good(
+        self, happened: Happened, alone: np.ndarray | None, phantom: np.ndarray | None
+    ) -> np.ndarray:
+        """Rows whose step can be learned from, as far as the environment is concerned."""
+        calm = alone is None and phantom is None and finite(happened.reward)
+        if calm and finite(happened.x_next):
+            return self._all  # x is finite too, or its row would act alone
+        real = self._all if phantom is None else ~phantom
+        bad_reward = real & ~np.isfinite(happened.reward)
+        self.fault("reward", bad_reward)
+        good = real & ~bad_reward & finite_rows(happened.x_next)
+        return good if alone is None else good & ~alone
+
+    def _signal(self, happened: Happened, good: np.ndarray) -> tuple[Aux, np.ndarray]:
+        """Aux values of a step, and the rows that they could be made for."""
+        if good is not self._all:
+            if not good.any():
+                return self.engine.blank(), good
+            happened = _mended(happened, good)  # good rows must not fail for what others hold
+        try:
+            in_time, aux = self._timely(lambda: self.source.after(happened))
+        except Exception as error:  # a critic or a simulator may fail in any way
+            self.fault("signal", good, repr(error))
+            return self.engine.blank(), self._none
+        if not in_time:
+            self.fault("late", good)
+            return self.engine.blank(), self._none
+        return aux, good
+
+    def _no_index(self) -> np.ndarray | None:
+        return np.zeros(self.rows, dtype=np.int64) if self.actuation.discrete else None
+
+    def _quiet_unit(self) -> np.ndarray | None:
+        """Zeros in place of the next draw when noise is off."""
+        if self.explores:
+            return None
+        return np.zeros((self.rows, self.actuation.d_u))
+
+
+def finite(x: np.ndarray) -> bool:
+    """Whether a sum is finite, which tells that all numbers are; a large one may fail to."""
+    return math.isfinite(x.sum()) if x.dtype.kind == "f" else True
+
+
+def finite_rows(x: Any) -> np.ndarray:
+    """Which rows have finite numbers only."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "fc":
+        return np.ones(len(array), dtype=bool)
+    return np.isfinite(array).reshape(len(array), -1).all(axis=1)
+
+
+def _mended(happened: Happened, good: np.ndarray) -> Happened:
+    """Zeros in place of the observations and rewards of rows that are not good."""
+    fields = {}
+    for name in ("x", "x_next", "reward"):
+        array = np.array(getattr(happened, name))
+        array[~good] = 0
+        fields[name] = array
+    return happened._replace(**fields)

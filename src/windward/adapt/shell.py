@@ -1,0 +1,83 @@
+"""What every form of the adaptive layer shows its user: M, freezing, files, faults."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windward.adapt import saving
+from windward.adapt.module import Module
+
+
+class Shell:
+    """Around a module, which is in `_module`."""
+
+    _module: Module
+
+    @property
+    def M(self) -> Any:
+        """The parameters M, shape (h, d_u, d_w); with an M for each row, (rows, h, d_u, d_w)."""
+        return self._module.engine.state.learner.M
+
+    @M.setter
+    def M(self, M: Any) -> None:
+        engine = self._module.engine
+        now = engine.state
+        if not isinstance(now.learner.M, np.ndarray):
+            raise ValueError("M can be set for the linear parametrisation alone")
+        array = np.asarray(M, dtype=now.learner.M.dtype)
+        if array.shape != now.learner.M.shape or not np.isfinite(array).all():
+            raise ValueError(
+                f"M must be finite and of shape {now.learner.M.shape}; got {array.shape}"
+            )
+        engine.state = now._replace(learner=now.learner._replace(M=array))
+
+    @property
+    def signal(self) -> str:
+        """The name of the signal in use."""
+        return self._module.source.name
+
+    @property
+    def frozen(self) -> bool:
+        """Whether adaptation is stopped."""
+        return self._module.frozen
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """How often what kind of bad input was met: action, observation, reward, signal, late."""
+        return dict(self._module.faults)
+
+    @property
+    def clipped(self) -> int:
+        """How many executed actions were cut off at the bounds."""
+        return self._module.clipped
+
+    def freeze(self) -> None:
+        """Stops adaptation and exploration: M acts as it is. PD1 keeps its noise, and says so."""
+        self._module.freeze()
+        if self._module.source.signal.uses_score and not self._module.actuation.discrete:
+            warnings.warn(
+                "PD1 is estimated from the exploration noise, so the noise goes on while frozen",
+                UserWarning,
+                stacklevel=2,
+            )
+
+    def unfreeze(self) -> None:
+        """Adapts again, from where it was."""
+        self._module.frozen = False
+
+    def reset_adaptation(self) -> None:
+        """Forgets what was learned: M, windows, optimiser and draws are as when it was made."""
+        self._module.reset()
+
+    def save(self, path: str | Path) -> None:
+        """Writes M, windows, optimiser and draws; the environment's own state is not in the file.
+
+        The base policy, its values and the environment are not either: make the same again.
+        """
+        saving.save(self._module, path)
+
+    def load(self, path: str | Path) -> None:
+        """Goes on from what `save` wrote; what does not fit is refused and changes nothing."""
+        saving.load(self._module, path)

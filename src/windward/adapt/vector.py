@@ -1,0 +1,101 @@
+"""RobustVectorWrapper: RobustWrapper for Gymnasium's vector environments."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
+
+from windward.adapt.building import find_source, make_module
+from windward.adapt.shell import Shell
+
+
+class RobustVectorWrapper(Shell, VectorWrapper):
+    """The adaptive layer for a vector environment; arguments as in `RobustWrapper`.
+
+    With `shared=True` all rows learn one M from the mean of their gradients, each with windows of
+    its own; with `shared=False` each row has an M of its own. `info["windward"]` has arrays with a
+    row for each environment. PD3 by name needs the environments within reach, a `SyncVectorEnv`.
+
+    Rows that are reset within or after a step are told apart: the step that a row spends on its
+    reset teaches nothing, and the last step of an episode ends at its own observation.
+    """
+
+    def __init__(
+        self,
+        env: VectorEnv,
+        signal: Any = "auto",
+        *,
+        shared: bool = True,
+        model: Any = None,
+        logits: Any = None,
+        simulator: dict[str, Any] | None = None,
+        h: int = 5,
+        sigma: float = 0.1,
+        eta: float = 1e-5,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        if not isinstance(env, VectorEnv):
+            raise ValueError("RobustVectorWrapper takes a vector environment; use RobustWrapper")
+        super().__init__(env)
+        spaces = env.single_observation_space, env.single_action_space
+        source = find_source(signal, model, _within_reach(env), spaces, simulator)
+        self._module = make_module(
+            spaces, source, logits, self.num_envs, shared, seed,
+            {"h": h, "sigma": sigma, "eta": eta, **options},
+        )  # fmt: skip
+        self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self._ended = np.zeros(self.num_envs, dtype=bool)
+
+    def reset(
+        self,
+        *,
+        seed: int | list[int | None] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins episodes, in rows of `options["reset_mask"]` alone where it is given."""
+        mask = None if options is None else options.get("reset_mask")
+        begun = None if mask is None else np.array(mask, dtype=bool)
+        x, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
+        self._module.begin(np.array(x), begun)
+        self._ended = np.zeros_like(self._ended) if begun is None else self._ended & ~begun
+        return x, info
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """One step of all rows; `actions` are the base policy's."""
+        module = self._module
+        if module.x is None:
+            raise gym.error.ResetNeeded("call reset() before the first step()")
+        base = np.asarray(actions)
+        if base.shape != self.action_space.shape:
+            raise ValueError(f"actions must have shape {self.action_space.shape}; got {base.shape}")
+        x_next, reward, terminated, truncated, info = self.env.step(module.act(base))
+        # Vector environments may write the next step into the same array.
+        seen, ended = np.array(x_next), terminated | truncated
+        phantom = shown = None
+        if self._mode == AutoresetMode.NEXT_STEP and self._ended.any():
+            phantom = self._ended
+        elif self._mode == AutoresetMode.SAME_STEP and ended.any():
+            shown, seen = seen, final_rows(seen, info["final_obs"], ended)
+        report = module.observe(
+            np.asarray(reward, dtype=np.float64), seen, terminated, truncated,
+            phantom=phantom, shown=shown,
+        )  # fmt: skip
+        self._ended = ended
+        return x_next, reward, terminated, truncated, {**info, "windward": report._asdict()}
+
+
+def final_rows(shown: np.ndarray, last: Any, ended: np.ndarray) -> np.ndarray:
+    """Observations of a step: the last ones of episodes that ended, what is shown elsewhere."""
+    rows = shown.copy()
+    for i in np.flatnonzero(ended):
+        rows[i] = last[i]
+    return rows
+
+
+def _within_reach(env: VectorEnv) -> list[gym.Env] | None:
+    """The environments of a SyncVectorEnv, seen through wrappers that leave steps alone."""
+    while isinstance(env, VectorWrapper):
+        env = env.env
+    return list(env.envs) if isinstance(env, SyncVectorEnv) else None

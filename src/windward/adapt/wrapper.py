@@ -1,0 +1,114 @@
+"""RobustWrapper: one line makes a trained policy adapt to what pushes it around."""
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+
+from windward.adapt import saving
+from windward.adapt.building import find_source, make_module
+from windward.adapt.shell import Shell
+
+
+class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """Adds a learned correction to every action: u_t = base + Σ_{i=1..h} M_i ŵ_{t-i} + n_t.
+
+    The action given to `step` is the base action, of any agent. The wrapper adds the correction and
+    exploration noise, clips to the space, executes, computes the pseudo-disturbance ŵ_t and updates
+    M by MF-GPC, or DMF-GPC for discrete actions. Put it outside whatever disturbs the environment.
+    `info["windward"]` has w_hat, correction, noise (both in actions scaled to [-1, 1]), action (as
+    executed), clipped, and fault.
+
+    Args:
+      env: an environment with bounded Box or Discrete actions and Box observations.
+      signal: "pd1", "pd2", "pd3", "auto" (the strongest that can be made), `PD1(critic)`,
+        `PD2(values)`, `PD3(simulator)`, or a function (x, u, reward, x_next) -> ŵ.
+      model: the base policy, or its fitted values, where "pd1" and "pd2" find V and Q.
+      logits: for discrete actions: a model, or a function on rows of observations.
+      simulator: options of `windward.envs.simulator` for "pd3"; one noise-free step if None.
+      h: memory. sigma: standard deviation of the noise, in actions scaled to [-1, 1].
+      eta: learning rate. seed: of the noise.
+      options: others of `mf_gpc` or `dmf_gpc`: weight_decay, every_episodes, projection, M0 ...
+
+    Bad input never reaches the actuator: see `faults`.
+
+    >>> env = RobustWrapper(gym.make("Pendulum-v1"), signal="pd3")
+    >>> _ = env.reset(seed=0)
+    >>> sorted(env.step(env.action_space.sample())[4]["windward"])
+    ['action', 'clipped', 'correction', 'fault', 'noise', 'w_hat']
+    """
+
+    def __init__(
+        self,
+        env: gym.Env,
+        signal: Any = "auto",
+        *,
+        model: Any = None,
+        logits: Any = None,
+        simulator: dict[str, Any] | None = None,
+        h: int = 5,
+        sigma: float = 0.1,
+        eta: float = 1e-5,
+        seed: int = 0,
+        **options: Any,
+    ) -> None:
+        if isinstance(env, gym.vector.VectorEnv):
+            raise ValueError(
+                "RobustWrapper takes one environment; use RobustVectorWrapper for vector ones"
+            )
+        if not isinstance(env, gym.Env):
+            raise ValueError(f"env must be an environment; got {env!r}: use gym.make for an id")
+        given = {
+            "signal": signal, "model": model, "logits": logits, "simulator": simulator, "h": h,
+            "sigma": sigma, "eta": eta, "seed": seed, **options,
+        }  # fmt: skip
+        RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **given)
+        gym.Wrapper.__init__(self, env)
+        spaces = env.observation_space, env.action_space
+        source = find_source(signal, model, [env], spaces, simulator)
+        self._module = make_module(
+            spaces, source, logits, 1, True, seed, {"h": h, "sigma": sigma, "eta": eta, **options}
+        )
+        self._shape = env.action_space.shape
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode; M is kept, the windows are emptied."""
+        x, info = self.env.reset(seed=seed, options=options)
+        self._module.begin(np.asarray(x)[None])
+        return x, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step; `action` is the base policy's."""
+        module = self._module
+        if module.x is None:
+            raise gym.error.ResetNeeded("call reset() before the first step()")
+        base = np.asarray(action)
+        if base.shape != self._shape:
+            raise ValueError(f"an action must have shape {self._shape}; got {base.shape}")
+        rows = base[None]
+        executed = module.act(rows)
+        # The agent's own object where nothing was added: what it would have done without us.
+        chosen = action if executed is rows else executed[0]
+        x_next, reward, terminated, truncated, info = self.env.step(chosen)
+        report = module.observe(
+            np.array([reward]), np.asarray(x_next)[None], np.array([terminated]),
+            np.array([truncated]),
+        )  # fmt: skip
+        told = {name: each[0] for name, each in zip(report._fields, report, strict=True)}
+        for name in ("clipped", "fault"):
+            told[name] = bool(told[name])
+        return x_next, reward, terminated, truncated, {**info, "windward": told}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.env, self._saved_kwargs, saving.snapshot(self._module))
+
+
+def _rebuild(cls: type[RobustWrapper], env: gym.Env, given: dict[str, Any], state: Any) -> Any:
+    """A wrapper from a pickle."""
+    wrapper = cls(env, **given)
+    arrays, header = state
+    saving.restore(wrapper._module, arrays, header, "the pickled wrapper")
+    return wrapper
