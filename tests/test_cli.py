@@ -15,6 +15,8 @@ pytestmark = pytest.mark.usefixtures("cheap_compiling")
     ("args", "expected"),
     [
         (["--help"], "demo"),
+        (["evaluate", "--help"], "--disturbance sine:amp=0.2,period=60 --channel qvel"),
+        (["evaluate", "--help"], "only load files that you trust"),
         (["run", "--help"], "regret-rate"),
         (["run", "lds-low", "--help"], "periods of the sinusoid for tuning"),
         (["bench", "--help"], "NumPy loop"),
@@ -54,6 +56,53 @@ def test_list_of_an_unknown_environment_ends_in_one_clear_line(
         main(["list", "--env", "CartPol-v1"])
     assert end.value.code == 2
     assert "CartPole" in capsys.readouterr().err
+
+
+def test_evaluate_prints_numbers_and_writes_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = (
+        "evaluate --model shipped --env Pendulum-v1 --disturbance bias:value=0.2 --channel qvel "
+        f"--seeds 2 --episodes 2 --h 2 --freeze-after 1 --max-steps 5 --out {tmp_path}"
+    )
+    main(command.split())
+    out = capsys.readouterr().out
+    assert "adapted - base" in out
+    assert "worst tenth" in out
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["command"] == "windward " + command
+    assert len(summary["M"][0]) == 2
+    assert "--freeze-after 1" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("--model none.zip", "error: there is no file 'none.zip'"),
+        ("--seeds 0", "error: seeds must be an integer of at least 1; got 0"),
+        ("--channel nowhere", "error: there is no channel 'nowhere'"),
+        ("--signal pd9", "error: signal must be one of"),
+    ],
+)
+def test_evaluate_ends_in_one_clear_line(
+    change: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = (
+        f"evaluate --model shipped --env Pendulum-v1 --disturbance bias:value=1 --out {tmp_path}"
+    )
+    with pytest.raises(SystemExit) as end:
+        main(f"{command} --channel qvel {change}".split())
+    assert end.value.code == 2
+    assert capsys.readouterr().err.startswith(message)
+
+
+def test_demo_is_an_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["demo", "--seeds", "1", "--episodes", "1", "--out", str(tmp_path)])
+    assert "adapted - base" in capsys.readouterr().out
+    files = {"episodes.csv", "evaluation.png", "report.html", "summary.json", "trace.csv"}
+    assert {path.name for path in tmp_path.iterdir()} == files
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["command"].startswith("windward demo --seeds 1 --episodes 1")
 
 
 def test_train_writes_curves_networks_and_scalars(

@@ -1,4 +1,4 @@
-"""The command line: `windward demo | list | train | run STUDY | bench NAME`."""
+"""The command line: `windward demo | evaluate | list | train | run STUDY | bench NAME`."""
 
 import json
 import sys
@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
-import gymnasium as gym
 import tyro
 from rich.console import Console
 from rich.markup import escape
@@ -18,24 +17,29 @@ from windward.agents import D4PG, NotFinite
 from windward.agents import Settings as AgentSettings
 from windward.agents.threads import one_core_each
 from windward.bench import linear as bench_linear
+from windward.bench import overhead as bench_overhead
 from windward.bench import simulator as bench_simulator
 from windward.bench import train as bench_train
 from windward.linear import Diverged
-from windward.studies import dimension, lds, learning, regret
+from windward.studies import dimension, evaluation_report, lds, learning, regret
+from windward.studies.evaluation import Evaluate
+from windward.studies.loading import make_env
 
 
 @dataclass(frozen=True)
 class Demo:
-    """See it work in a minute: controllers on a small linear system in a sinusoidal wind.
+    """See it work in a minute: a pendulum in a slow wind, its policy alone and with windward on it.
 
-    LQR alone, then GPC, BPC, Bandit GPC and MF-GPC with each pseudo-disturbance on top of it, tuned
-    on some winds and seeds and shown on others. A smaller `windward run lds-low`.
+    The policy that comes with the package, base against adapted on the same seeds and winds, with
+    what was measured, whatever it is: `windward evaluate` at a small size.
     """
 
     seeds: int = 8
-    """held-out seeds for each wind"""
+    """seeds, from 0 on"""
+    episodes: int = 16
+    """episodes of each seed, over which the correction learns"""
     out: Path = Path("out/demo")
-    """folder for the figure, the raw results and the summary"""
+    """folder for the page, the figure, the raw results and the summary"""
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,7 @@ class Run:
 BENCHES: dict[type, Callable[[Any], dict[str, Any]]] = {
     bench_linear.BenchLinear: bench_linear.run,
     bench_simulator.BenchSimulator: bench_simulator.run,
+    bench_overhead.BenchOverhead: bench_overhead.run,
     bench_train.BenchTrain: bench_train.run,
 }
 
@@ -122,12 +127,14 @@ class Bench:
     bench: (
         Annotated[bench_linear.BenchLinear, tyro.conf.subcommand("linear")]
         | Annotated[bench_simulator.BenchSimulator, tyro.conf.subcommand("simulator")]
+        | Annotated[bench_overhead.BenchOverhead, tyro.conf.subcommand("overhead")]
         | Annotated[bench_train.BenchTrain, tyro.conf.subcommand("train")]
     )
 
 
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
+    | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Run, tyro.conf.subcommand("run")]
@@ -136,13 +143,18 @@ Command = (
 
 
 def _demo(settings: Demo, console: Console) -> None:
-    smaller = lds.LdsLow(
-        tune_seeds=4,
-        report_seeds=settings.seeds,
-        report_periods=(25.0, 40.0, 50.0),
+    smaller = Evaluate(
+        model="shipped",
+        env="Pendulum-v1",
+        disturbance="sine:amp=0.2,period=60",
+        channel="qvel",
+        signal="pd3",
+        seeds=settings.seeds,
+        episodes=settings.episodes,
         out=settings.out,
     )
-    lds.run(smaller, console, command="windward demo")
+    evaluation_report.run(smaller, console, evaluation_report.command_of("windward demo", settings))
+    console.print("your own policy: windward evaluate --help; linear systems: windward run lds-low")
 
 
 def _list(settings: List, console: Console) -> None:
@@ -161,16 +173,8 @@ def _list(settings: List, console: Console) -> None:
     console.print("\n".join(f"  {name}" for name in envs.IDS), highlight=False)
 
 
-def _exists(env_id: str) -> gym.Env:
-    """The environment of that id; an error of Gymnasium's in one line."""
-    try:
-        return gym.make(env_id)
-    except gym.error.Error as error:
-        raise ValueError(str(error)) from error
-
-
 def _list_channels(env_id: str, console: Console) -> None:
-    env = _exists(env_id)
+    env = make_env(env_id)
     table = Table(title=f"channels of {env_id}")
     table.add_column("channel")
     table.add_column("shape")
@@ -181,7 +185,7 @@ def _list_channels(env_id: str, console: Console) -> None:
 
 
 def _train(command: Train, console: Console) -> None:
-    _exists(command.env)
+    make_env(command.env).close()
     one_core_each()
     out = command.out or learning.run_folder(learning.Learning.runs, command.env, command.seed)
     agent = D4PG(command.env, seed=command.seed, **vars(command.settings))
@@ -221,6 +225,8 @@ def main(args: Sequence[str] | None = None) -> None:
         match command:
             case Demo():
                 _demo(command, console)
+            case Evaluate():
+                evaluation_report.run(command, console)
             case List():
                 _list(command, console)
             case Train():

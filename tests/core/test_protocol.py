@@ -137,6 +137,7 @@ def test_what_is_compiled_in_makes_other_functions():
         ww.mf_gpc(2, 2, H, signal="w", gamma=0.5),
         ww.mf_gpc(2, 2, H, signal="w", delay=1),
         ww.mf_gpc(2, 2, H, signal="w", every_episodes=3),
+        ww.mf_gpc(2, 2, H, signal="w", every_episodes="told"),
         ww.mf_gpc(2, 2, H, signal="w", projection=None),
         ww.mf_gpc(2, 2, H, signal="w", projection=ww.dac_set(1, 0.5)),
         ww.mf_gpc(2, 2, H, signal="w", parametrisation=ww.mlp(4)),

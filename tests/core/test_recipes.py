@@ -145,9 +145,9 @@ def test_preset():
 
 
 @pytest.mark.parametrize("recipe", [ww.mf_gpc, ww.dmf_gpc])
-@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "tell", np.array([1, 2])])
 def test_every_episodes(recipe, value):
-    refuses(recipe, "every_episodes", every_episodes=value)
+    assert "'told'" in refuses(recipe, "every_episodes", every_episodes=value)
 
 
 @pytest.mark.parametrize("recipe", LEARNERS)

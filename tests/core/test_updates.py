@@ -79,6 +79,45 @@ def test_weight_decay_once_per_applied_update():
     np.testing.assert_allclose(Ms.ravel(), [10, 7.5], rtol=1e-12)
 
 
+def test_when_told_sums_at_fixed_M_and_applies_once():
+    # η = ½, λ = 1/5, told before steps 3 and 4:
+    # 10 -> 10 - ½(1 + 2 + 4 + 2) = 5.5 -> 5.5 - ½(8 + 1.1) = 0.95. Ends of episodes mean nothing.
+    transform = updates.gradient_step(every_episodes=updates.TOLD)
+    M, hyper = jnp.array([10.0]), {"eta": 0.5, "weight_decay": 0.2}
+    state, Ms = transform.init(M), []
+    for t, g in enumerate((1.0, 2.0, 4.0, 8.0, 16.0), start=1):
+        state = updates.tell(state) if t in (3, 4) else state
+        step, state = transform.update(jnp.array([g]), state, M, hyper=hyper, episodes=3)
+        M = optax.apply_updates(M, step)
+        Ms.append(M.item())
+    assert Ms == pytest.approx([10, 10, 5.5, 0.95, 0.95], rel=1e-12)
+    assert state.total.tolist() == [16.0]
+
+
+def test_adam_is_stepped_when_told_alone():
+    transform = updates.gradient_step(scale_by=optax.scale_by_adam(), every_episodes=updates.TOLD)
+    M, hyper = jnp.array([0.0]), {"eta": 0.1, "weight_decay": 0.0}
+    state, Ms = transform.init(M), []
+    for t, g in enumerate((4.0, -1.0, 2.0), start=1):
+        state = updates.tell(state) if t > 1 else state
+        step, state = transform.update(jnp.array([g]), state, M, hyper=hyper, episodes=0)
+        M = optax.apply_updates(M, step)
+        Ms.append(M.item())
+    first, second = adam_by_hand([3.0, 2.0])
+    np.testing.assert_allclose(Ms, [0, -0.1 * first, -0.1 * (first + second)], rtol=1e-12)
+
+
+def test_who_waits_to_be_told():
+    M = jnp.zeros(1)
+    for delay in (0, 2):
+        waiting = updates.gradient_step(delay_by=delay, every_episodes=updates.TOLD).init(M)
+        assert updates.waits(waiting)
+        assert not updates.waits(updates.gradient_step(delay_by=delay).init(M))
+    counting = updates.gradient_step(every_episodes=2).init(M)
+    assert not updates.waits(counting)
+    assert updates.tell(counting) == counting
+
+
 def adam_by_hand(gradients, b1=0.9, b2=0.999, eps=1e-8):
     m = v = 0.0
     for t, g in enumerate(gradients, start=1):
@@ -148,3 +187,4 @@ def test_recipes_pass_their_options_on():
     assert Ms(projection=ww.frobenius_ball(8)) == pytest.approx([10, 8, 6.7, 5.03, 3.027])
     # no episode ends: nothing moves
     assert Ms(every_episodes=1) == [10] * 5
+    assert Ms(every_episodes="told") == [10] * 5

@@ -1,5 +1,6 @@
 """The adaptive layer on Gymnasium: `RobustWrapper` for environments, `robustify` for policies."""
 
+from windward.adapt.building import logits_from
 from windward.adapt.module import Fault
 from windward.adapt.policy import RobustPolicy, robustify
 from windward.adapt.sources import PD1, PD2, PD3, Own
@@ -15,5 +16,6 @@ __all__ = [
     "RobustPolicy",
     "RobustVectorWrapper",
     "RobustWrapper",
+    "logits_from",
     "robustify",
 ]

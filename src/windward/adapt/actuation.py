@@ -4,7 +4,6 @@
 space, whatever goes in; a row that is on fallback executes its base action alone.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -61,13 +60,32 @@ def refuse(space: gym.Space, observations: gym.Space) -> None:
             f"actions must be in a Box or a Discrete space; this is {type(space).__name__}: "
             f"{help_with}"
         )
-    with np.errstate(over="ignore"):
-        bounded = np.isfinite(space.low) & np.isfinite(space.high - space.low)
+    if not np.issubdtype(space.dtype, np.floating):
+        raise ValueError(
+            f"actions in a Box must be floats, and these are {space.dtype}: a correction would be "
+            "rounded away; wrap the environment in a gymnasium.ActionWrapper with a Box of floats"
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = space.low.astype(np.float32), space.high.astype(np.float32)
+        bounded = np.isfinite(low) & np.isfinite(high - low)
     if not bounded.all():
         raise ValueError(
             f"corrections are scaled by the action space, and this one is unbounded: {space}; "
             "bound it with gymnasium.wrappers.TransformAction or RescaleAction"
         )
+
+
+def action_array(action: Any, shape: Any) -> np.ndarray:
+    """What an agent gave as an array of numbers of a shape, or an error before anything is done."""
+    try:
+        array = np.asarray(action)
+    except ValueError as error:
+        raise ValueError(f"an action must be an array of shape {shape}; got {action!r}") from error
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"an action must be of numbers; got {action!r}")
+    if array.shape != shape:
+        raise ValueError(f"an action must have shape {shape}; got {array.shape}")
+    return array
 
 
 class Continuous:
@@ -90,7 +108,7 @@ class Continuous:
         """See the class."""
         rows = np.asarray(base, dtype=np.float64).reshape(-1, self.d_u)
         added = self._half * (correction + draw)
-        if fallback is None and math.isfinite(rows.sum()):
+        if fallback is None and np.isfinite(rows).all():
             lost = np.zeros(len(rows), dtype=bool)
         else:
             lost = np.logical_not(np.isfinite(rows).all(axis=1))

@@ -40,8 +40,10 @@ def make_module(
         algorithm = recipe(d_u, d_w, signal=source.signal, gamma=source.gamma, **options)
     except TypeError as error:
         raise ValueError(f"{recipe.__name__} does not take these options: {error}") from error
-    engine = Engine(algorithm, rows, shared, checks.integer("seed", seed, 0))
-    return Module(engine, source, actuation, *([] if timely is None else [timely]))
+    if checks.integer("seed", seed, 0) >= 2**32:
+        raise ValueError(f"seed must be below 2**32; got {seed}")
+    engine = Engine(algorithm, rows, shared, seed)
+    return Module(engine, source, actuation, timely)
 
 
 def make_actuation(observations: gym.Space, actions: gym.Space, logits: Any) -> Actuation:
@@ -145,7 +147,8 @@ def _pd3(
 ) -> Source:
     if environments is None:
         raise ValueError(
-            "the environments run out of reach, in processes of their own: use a SyncVectorEnv"
+            "the environments run out of reach, in processes of their own: use a SyncVectorEnv, or "
+            "a DummyVecEnv of Stable-Baselines3"
         )
     options = {"noisy": False, **(simulator or {})}
     try:

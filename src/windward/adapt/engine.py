@@ -22,7 +22,7 @@ from windward.types import Plan, State, Transition
 jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 BLOCK = 256  # steps whose draws are made at once
-HEAD = 6  # columns before the aux values: c, terminated, truncated, valid, learn, u
+HEAD = 5  # columns before the aux values: c, terminated, truncated, valid, learn; then discrete u
 SCALARS = (signals.V_NEXT, signals.Q_NOW)  # aux of one number for each row
 
 
@@ -30,18 +30,19 @@ class Step(NamedTuple):
     """What rows of environments showed in one step; arrays with a row for each."""
 
     c: np.ndarray  # (B,)
-    aux: dict[str, np.ndarray]  # (B, ...)
+    aux: dict[str, np.ndarray]  # (B, width) each
     terminated: np.ndarray  # (B,) bool
     truncated: np.ndarray
     valid: np.ndarray
     u: np.ndarray | None = None  # (B,) the index of a discrete action
+    usual: bool = False  # all rows are valid and none ends
 
 
 class Seen(NamedTuple):
     """What the core made of a step."""
 
     w_hat: np.ndarray  # (B, d_w)
-    accepted: np.ndarray  # (B,) bool
+    accepted: np.ndarray  # (B,): 1 or 0
 
 
 class _Program(NamedTuple):
@@ -52,6 +53,7 @@ class _Program(NamedTuple):
     packing: Packing
     widths: tuple[tuple[str, int], ...]  # of aux
     unit_size: int
+    width: int  # of the table that it takes
 
 
 class Engine:
@@ -73,8 +75,9 @@ class Engine:
             jnp.zeros(()).dtype,
         )
         self._dtype = np.dtype(jnp.zeros(()).dtype)
-        aux_size = sum(width for _, width in self._program.widths)
-        self._shape = rows, HEAD + aux_size + self._program.unit_size
+        self._table = np.zeros((rows, self._program.width), self._dtype)
+        self._discrete = signals.LOGITS in algorithm.needs
+        self._usual = [np.array([[0, 0, 1, learn]] * rows) for learn in (False, True)]
         self._key = jax.random.key(np.uint32(seed))
         self.reset()
 
@@ -83,9 +86,7 @@ class Engine:
         self.t = 0
         """draws used"""
         self._block_at = -1
-        vectors, out = self._program.init(self.algorithm.hyper, self._unit())
-        self._vectors = vectors
-        self._read(out)
+        self._read(self._program.init(self.algorithm.hyper, self._unit()))
 
     def _unit(self) -> np.ndarray:
         """The draw of step t, from fold_in(key, t) alone."""
@@ -97,40 +98,46 @@ class Engine:
         self.t += 1
         return self._block[at]
 
-    def _read(self, out: Any) -> Seen:
-        d_u, d_w = self.algorithm.d_u, self.algorithm.d_w
-        table = np.asarray(out)
+    def _read(self, vector: Any) -> Seen:
+        """Takes over what the program gave: the table for the host, and behind it the state."""
+        self._vector = vector
+        rows, d_u, d_w = self.rows, self.algorithm.d_u, self.algorithm.d_w
+        width = 2 * d_u + d_w + 1
+        # A copy: whoever keeps what is told would otherwise keep the whole state alive.
+        table = np.array(np.asarray(vector)[: rows * width]).reshape(rows, width)
         self.correction, self.draw = table[:, :d_u], table[:, d_u : 2 * d_u]
-        w_hat = table[:, 2 * d_u : 2 * d_u + d_w]
-        return Seen(w_hat, table[:, -1] > 0)
+        return Seen(table[:, 2 * d_u : -1], table[:, -1])
 
     def observe(self, step: Step, learn: bool = True, unit: np.ndarray | None = None) -> Seen:
         """One step; with `learn=False` ŵ enters the windows and nothing is learned.
 
         `unit` is the raw draw behind the next plan, for callers with noise of their own.
         """
-        table = np.empty(self._shape, self._dtype)
-        table[:, 0], table[:, 1], table[:, 2] = step.c, step.terminated, step.truncated
-        table[:, 3], table[:, 4] = step.valid, learn
-        table[:, 5] = 0 if step.u is None else step.u
-        at = HEAD
-        for name, width in self._program.widths:
-            table[:, at : at + width] = step.aux[name].reshape(self.rows, width)
-            at += width
-        table[:, at:] = self._unit() if unit is None else unit
-        self._vectors, out = self._program.observe(self._vectors, table)
-        return self._read(out)
+        rows, flags = self.rows, self._usual[learn]
+        if not step.usual:
+            flags = np.stack([step.terminated, step.truncated, step.valid, [learn] * rows], 1)
+        parts = [step.c.reshape(rows, 1), flags]
+        if self._discrete:
+            parts.append(np.zeros((rows, 1)) if step.u is None else step.u.reshape(rows, 1))
+        parts += [step.aux[name] for name, _ in self._program.widths]
+        parts.append(self._unit() if unit is None else unit)
+        # One call and one buffer, written anew each time: what was read from it before is done.
+        with np.errstate(over="ignore"):  # too large for the core is infinite, and refused there
+            np.concatenate(parts, axis=1, out=self._table, casting="unsafe")
+        return self._read(self._program.observe(self._vector, self._table))
 
     @property
     def state(self) -> State:
         """The state as arrays of NumPy; without a shared M all leaves have a leading row axis."""
-        state: State = self._program.packing.unpack([np.asarray(each) for each in self._vectors])
+        skip = self.rows * (2 * self.algorithm.d_u + self.algorithm.d_w + 1)
+        state: State = self._program.packing.unpack(np.asarray(self._vector)[skip:])
         return state
 
     @state.setter
     def state(self, state: State) -> None:
-        self._vectors = self._program.packing.pack(state)
-
+        skip = self.rows * (2 * self.algorithm.d_u + self.algorithm.d_w + 1)
+        told = np.asarray(self._vector)[:skip]
+        self._vector = jnp.concatenate([told, self._program.packing.pack(state)])
         # A plan follows from the state; a step that is not valid changes nothing and plans anew.
         none, no = np.zeros(self.rows), np.zeros(self.rows, dtype=bool)
         unit = np.zeros((self.rows, self._program.unit_size))
@@ -140,6 +147,14 @@ class Engine:
         """Takes the draw out of the pending plan, and out of what will be remembered of it."""
         now = self.state
         self.state = now._replace(local=now.local._replace(unit=jnp.zeros_like(now.local.unit)))
+
+    def shaped(self, aux: dict[str, Any]) -> dict[str, np.ndarray]:
+        """Aux values as tables with a row for each environment; refuses what is no such thing."""
+        widths = [each for each in self._program.widths if each[0] in aux]
+        return {
+            name: np.asarray(aux[name], dtype=np.float64).reshape(self.rows, width)
+            for name, width in widths
+        }
 
     def blank(self) -> dict[str, np.ndarray]:
         """Aux values of nothing."""
@@ -179,6 +194,7 @@ def _program(
     unit_size = int(np.prod(unit_shape))
     sizes = {signals.W: d_w, signals.LOGITS: d_u, **dict.fromkeys(SCALARS, 1)}
     widths = tuple((name, sizes[name]) for name in functions.needs)
+    discrete = signals.LOGITS in functions.needs
     hyper_like = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape in hyper_shapes}
 
     def initial(hyper: Any, unit: jax.Array) -> tuple[State, Plan]:
@@ -188,19 +204,21 @@ def _program(
         return jax.vmap(lambda own: functions.init(hyper, own[None]))(unit)
 
     unit_like = jax.ShapeDtypeStruct((rows, unit_size), dtype)
-    packing = Packing(jax.eval_shape(initial, hyper_like, unit_like)[0])
+    packing = Packing(jax.eval_shape(initial, hyper_like, unit_like)[0], dtype)
 
-    def told(plan: Plan, w_hat: Any, accepted: Any) -> jax.Array:
+    def joined(state: State, plan: Plan, w_hat: Any, accepted: Any) -> jax.Array:
         parts = (plan.correction, plan.draw, w_hat, accepted)
-        return jnp.concatenate([jnp.reshape(each, (rows, -1)).astype(dtype) for each in parts], 1)
+        table = [jnp.reshape(each, (rows, -1)).astype(dtype) for each in parts]
+        return jnp.concatenate([jnp.ravel(jnp.concatenate(table, 1)), packing.pack(state)])
 
-    def init(hyper: Any, unit: jax.Array) -> tuple[list[jax.Array], jax.Array]:
+    def init(hyper: Any, unit: jax.Array) -> jax.Array:
         state, plan = initial(hyper, unit)
-        return packing.pack(state), told(plan, jnp.zeros((rows, d_w)), jnp.ones(rows))
+        return joined(state, plan, jnp.zeros((rows, d_w)), jnp.ones(rows))
 
     def one(state: State, table: jax.Array) -> tuple[State, Plan, Any, Any]:
-        c, terminated, truncated, valid, learn, u = table[:, :HEAD].T
-        at, aux = HEAD, {}
+        c, terminated, truncated, valid, learn = table[:, :HEAD].T
+        u = table[:, HEAD] if discrete else jnp.zeros_like(c)
+        at, aux = HEAD + discrete, {}
         for name, width in widths:
             columns = table[:, at : at + width]
             aux[name] = columns[:, 0] if name in SCALARS else columns
@@ -212,10 +230,10 @@ def _program(
         state, plan, info = functions.observe(state, tr, unit, learn[0] > 0)
         return state, plan, info.w_hat, info.accepted
 
-    def observe(vectors: list[jax.Array], table: jax.Array) -> tuple[list[jax.Array], jax.Array]:
-        state = packing.unpack(vectors)
+    def observe(vector: jax.Array, table: jax.Array) -> jax.Array:
+        state = packing.unpack(vector[rows * (2 * d_u + d_w + 1) :])
         step = one if shared else jax.vmap(lambda state, row: one(state, row[None]))
-        state, plan, w_hat, accepted = step(state, table)
-        return packing.pack(state), told(plan, w_hat, accepted)
+        return joined(*step(state, table))
 
-    return _Program(jax.jit(observe), jax.jit(init), packing, widths, unit_size)
+    width = HEAD + discrete + sum(each for _, each in widths) + unit_size
+    return _Program(jax.jit(observe), jax.jit(init), packing, widths, unit_size, width)

@@ -4,7 +4,6 @@ A fault (a number that is not finite, a simulator or critic that raises or is la
 the one that it befell is not learned from, and at the next one the base action is executed alone.
 """
 
-import math
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -17,13 +16,15 @@ from windward.adapt.engine import Engine, Step
 from windward.adapt.sources import Aux, Happened, Source
 from windward.core import signals
 
+BASE = "the base action is executed alone"
 FAULTS = {
-    "action": "the base action was not usable; the middle of the action space was executed",
-    "observation": "an observation was not finite",
-    "reward": "a reward was not finite",
-    "signal": "the signal could not be computed",
-    "late": "the signal was late",
+    "action": ("the base action is not usable", "the middle of the action space is executed"),
+    "observation": ("an observation is not finite", BASE),
+    "reward": ("a reward is not finite", BASE),
+    "signal": ("the signal cannot be computed", BASE),
+    "late": ("the signal is late", BASE),
 }
+"""what happened, and what is done"""
 
 
 class Fault(UserWarning):
@@ -31,7 +32,10 @@ class Fault(UserWarning):
 
 
 class Report(NamedTuple):
-    """What a step came to, rows: `info["windward"]`."""
+    """What a step came to, rows: `info["windward"]`.
+
+    `fault` marks steps that taught nothing: one that met bad input, and the one after it.
+    """
 
     w_hat: np.ndarray
     correction: np.ndarray
@@ -41,11 +45,21 @@ class Report(NamedTuple):
     fault: np.ndarray
 
 
+class _Pending(NamedTuple):
+    """An action whose outcome is not known yet."""
+
+    made: Executed
+    alone: np.ndarray | None  # rows that act by the base policy, None for none
+    x: Any
+    correction: np.ndarray
+    noise: np.ndarray
+
+
 class Module:
     """Joins a source of ŵ, an algorithm and a way to act, for B environments.
 
     `act` and `observe` take turns; `begin` starts episodes. `timely` runs what may be slow, and
-    gives None where it was too slow.
+    says whether it was in time.
     """
 
     def __init__(
@@ -53,7 +67,7 @@ class Module:
         engine: Engine,
         source: Source,
         actuation: Actuation,
-        timely: Callable[[Callable[[], Any]], tuple[bool, Any]] = lambda work: (True, work()),
+        timely: Callable[[Callable[[], Any]], tuple[bool, Any]] | None = None,
     ) -> None:
         self.engine, self.source, self.actuation, self._timely = engine, source, actuation, timely
         self.rows = engine.rows
@@ -62,7 +76,10 @@ class Module:
         self._all = ~self._none
         self.x: Any = None
         """observations, rows; None before the first"""
-        self._pending: tuple[Executed, np.ndarray | None, Any] | None = None
+        self.ended = self._none
+        """rows whose episode ended with the last step"""
+        self._source_at_first = source.memory()
+        self._pending: _Pending | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -70,14 +87,15 @@ class Module:
         """how often each kind of fault was met"""
         self.clipped = 0
         """executed actions that were cut off at the bounds"""
-        self.fallback = self._none.copy()
+        self.fallback = self._none
         """rows whose next action is the base action alone"""
-        self.mid_episode = self._none.copy()
+        self.mid_episode = self._none
         """rows that have made a step since their episode began"""
 
     def reset(self) -> None:
         """What was learned is forgotten; the episode goes on, and freezing stays."""
         self.engine.reset()
+        self.source.remember(self._source_at_first)
         self._forget()
         if not self.explores:
             self.engine.quieten()
@@ -98,9 +116,10 @@ class Module:
         if not rows.any():
             return
         if not self.faults[kind]:
+            what, done = FAULTS[kind]
             warnings.warn(
-                f"{FAULTS[kind]}{': ' if why else ''}{why}; the base action is executed, and "
-                "adaptation goes on when input is good again (counted in .faults, said once)",
+                f"{what}{': ' if why else ''}{why}; {done}, and adaptation goes on when input is "
+                "good again (counted in .faults, said once)",
                 Fault,
                 stacklevel=5,
             )
@@ -111,7 +130,7 @@ class Module:
         rows = self._all if rows is None else rows
         self._end(rows & self.mid_episode)
         self._pending = None
-        self.fallback = self.fallback & ~rows
+        self.fallback, self.ended = self.fallback & ~rows, self.ended & ~rows
         self.look(x, rows)
 
     def _end(self, rows: np.ndarray) -> None:
@@ -120,7 +139,7 @@ class Module:
             return
         # Its cost is unknown, so the step itself is refused and only the end counts.
         unknown = np.where(rows, np.nan, 0.0)
-        step = Step(unknown, self.engine.blank(), self._none, rows, rows, self._no_index())
+        step = Step(unknown, self.engine.blank(), self._none, rows, rows)
         self.engine.observe(step, not self.frozen, self._quiet_unit())
         self.mid_episode = self.mid_episode & ~rows
 
@@ -136,7 +155,7 @@ class Module:
     def act(self, base: Any) -> Any:
         """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
         engine = self.engine
-        alone = self.fallback if self.fallback.any() else None
+        alone = None if self.fallback is self._none or not self.fallback.any() else self.fallback
         try:
             made = self.actuation(self.x, base, engine.correction, engine.draw, alone)
         except Exception as error:  # logits of a user's model may fail in any way
@@ -146,16 +165,16 @@ class Module:
             self.fault("action", made.lost)
             alone = made.lost if alone is None else alone | made.lost
         if self.source.needs_steps and not self._asked_before(made.action):
-            alone = self._all
+            alone, made = self._all, self.actuation.alone(base)
         if made.clipped.any():
             self.clipped += int(made.clipped.sum())
-        self._pending = made, alone, self.x
+        self._pending = _Pending(made, alone, self.x, engine.correction, engine.draw)
         return made.action
 
     def _asked_before(self, action: Any) -> bool:
         """Lets the source predict; whether it could."""
         try:
-            in_time, _ = self._timely(lambda: self.source.before(np.asarray(action)))
+            in_time, _ = self._in_time(self.source.before, np.asarray(action))
         except Exception as error:  # a simulator may fail in any way
             self.fault("signal", self._all, repr(error))
             return False
@@ -179,49 +198,54 @@ class Module:
         next, where that is not x_next but the first observation of another episode. Without
         rewards ŵ enters the windows and nothing is learned.
         """
-        learn = reward is not None and not self.frozen
-        reward = np.zeros(self.rows) if reward is None else reward
         assert self._pending is not None, "act comes first"
-        made, alone, x = self._pending
+        made, alone, x, correction, noise = self._pending
         self._pending = None
-        correction, noise = self.engine.correction, self.engine.draw
+        learn = reward is not None and not self.frozen
+        reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
+        engine, ended = self.engine, terminated | truncated
         if alone is not None:
             correction, noise = (np.where(alone[:, None], 0.0, a) for a in (correction, noise))
-        ended = terminated | truncated
-        happened = Happened(
-            x, np.asarray(made.action), reward, x_next, terminated,
-            self._none if shown is None else ended,
-        )  # fmt: skip
-        good = self._good(happened, alone, phantom)
-        aux, usable = self._signal(happened, good)
+        gone = self._none if shown is None else ended
+        u = np.array(made.action)  # a copy: it may be the agent's own
+        happened = Happened(x, u, reward, x_next, terminated, gone, learn)
+        calm = alone is None and phantom is None and finite(x_next)
+        going = not ended.any()
+        valid = self._all if phantom is None else ~phantom
+        aux, usable = self._signal(
+            happened, self._all if calm else self._good(happened, alone, valid)
+        )
         if made.logits is not None:
-            aux[signals.LOGITS] = made.logits
+            aux = {**aux, signals.LOGITS: made.logits}
         # A step that is not usable still ends its episode; its cost keeps it out of all else.
         c = -reward if usable is self._all else np.where(usable, -reward, np.nan)
-        valid = self._all if phantom is None else ~phantom
-        step = Step(c, aux, terminated, truncated, valid, made.number)
-        seen = self.engine.observe(step, learn, self._quiet_unit())
-        fault = valid & ~seen.accepted
-        if fault.any():
-            self.fault("signal", fault & usable, "its numbers were not finite")
-        # After a step that spoke of nothing itself, the next one acts by the base policy alone.
-        self.fallback = fault & ~ended if alone is None else fault & ~ended & ~alone
-        self.mid_episode = np.where(valid, ~ended, self.mid_episode)
-        self.look(x_next if shown is None else shown)
-        return Report(seen.w_hat, correction, noise, happened.u, made.clipped, fault)
+        step = Step(c, aux, terminated, truncated, valid, made.number, calm and going)
+        seen = engine.observe(step, learn, self._quiet_unit())
+        fault = self._none if seen.accepted.all() else valid & (seen.accepted < 1)
+        self.fallback = fault
+        if fault is not self._none:
+            self._blame(fault & usable, reward)
+            # A row that acted alone has paid for its fault.
+            self.fallback = fault & ~ended if alone is None else fault & ~ended & ~alone
+        self.mid_episode = (
+            self._all if calm and going else np.where(valid, ~ended, self.mid_episode)
+        )
+        self.ended, self.x = ended, x_next if shown is None else shown
+        if not calm or shown is not None:
+            self.look(self.x)
+        return Report(seen.w_hat, correction, noise, u, made.clipped, fault)
 
-    def _good(
-        self, happened: Happened, alone: np.ndarray | None, phantom: np.ndarray | None
-    ) -> np.ndarray:
-        """Rows whose step can be learned from, as far as the environment is concerned."""
-        calm = alone is None and phantom is None and finite(happened.reward)
-        if calm and finite(happened.x_next):
-            return self._all  # x is finite too, or its row would act alone
-        real = self._all if phantom is None else ~phantom
-        bad_reward = real & ~np.isfinite(happened.reward)
-        self.fault("reward", bad_reward)
-        good = real & ~bad_reward & finite_rows(happened.x_next)
+    def _good(self, happened: Happened, alone: np.ndarray | None, valid: np.ndarray) -> np.ndarray:
+        """Rows whose signal can be asked for."""
+        # x is finite, or its row would act alone.
+        good = valid & finite_rows(happened.x_next)
         return good if alone is None else good & ~alone
+
+    def _blame(self, refused: np.ndarray, reward: np.ndarray) -> None:
+        """Says why the core refused steps that had an action, an observation and a signal."""
+        bad_reward = refused & ~np.isfinite(reward)
+        self.fault("reward", bad_reward)
+        self.fault("signal", refused & ~bad_reward, "its numbers were not finite")
 
     def _signal(self, happened: Happened, good: np.ndarray) -> tuple[Aux, np.ndarray]:
         """Aux values of a step, and the rows that they could be made for."""
@@ -230,7 +254,8 @@ class Module:
                 return self.engine.blank(), good
             happened = _mended(happened, good)  # good rows must not fail for what others hold
         try:
-            in_time, aux = self._timely(lambda: self.source.after(happened))
+            in_time, aux = self._in_time(self.source.after, happened)
+            aux = self.engine.shaped(aux) if in_time else {}
         except Exception as error:  # a critic or a simulator may fail in any way
             self.fault("signal", good, repr(error))
             return self.engine.blank(), self._none
@@ -239,8 +264,9 @@ class Module:
             return self.engine.blank(), self._none
         return aux, good
 
-    def _no_index(self) -> np.ndarray | None:
-        return np.zeros(self.rows, dtype=np.int64) if self.actuation.discrete else None
+    def _in_time(self, work: Callable[[Any], Any], given: Any) -> tuple[bool, Any]:
+        """(whether it was in time, what it gave)."""
+        return (True, work(given)) if self._timely is None else self._timely(lambda: work(given))
 
     def _quiet_unit(self) -> np.ndarray | None:
         """Zeros in place of the next draw when noise is off."""
@@ -250,8 +276,8 @@ class Module:
 
 
 def finite(x: np.ndarray) -> bool:
-    """Whether a sum is finite, which tells that all numbers are; a large one may fail to."""
-    return math.isfinite(x.sum()) if x.dtype.kind == "f" else True
+    """Whether all numbers are finite."""
+    return bool(np.isfinite(x).all()) if x.dtype.kind == "f" else True
 
 
 def finite_rows(x: Any) -> np.ndarray:
@@ -264,9 +290,6 @@ def finite_rows(x: Any) -> np.ndarray:
 
 def _mended(happened: Happened, good: np.ndarray) -> Happened:
     """Zeros in place of the observations and rewards of rows that are not good."""
-    fields = {}
-    for name in ("x", "x_next", "reward"):
-        array = np.array(getattr(happened, name))
-        array[~good] = 0
-        fields[name] = array
-    return happened._replace(**fields)
+    x, x_next, reward = (np.array(a) for a in (happened.x, happened.x_next, happened.reward))
+    x[~good], x_next[~good], reward[~good] = 0, 0, 0
+    return happened._replace(x=x, x_next=x_next, reward=reward)

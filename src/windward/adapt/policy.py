@@ -12,6 +12,7 @@ from windward.adapt.building import find_source, make_module
 from windward.adapt.deadline import Deadline
 from windward.adapt.module import Report
 from windward.adapt.shell import Shell
+from windward.adapt.vector import within_reach
 
 
 class RobustPolicy(Shell):
@@ -32,7 +33,7 @@ class RobustPolicy(Shell):
         values: Any = None,
         logits: Any = None,
         simulator: dict[str, Any] | None = None,
-        num_envs: int = 1,
+        num_envs: int | None = None,
         live: bool = False,
         deadline: float | None = None,
         h: int = 5,
@@ -55,10 +56,12 @@ class RobustPolicy(Shell):
             )
         self._model = model
         self._takes = _options_of(self._predict) if callable(self._predict) else set()
+        if num_envs is None:
+            num_envs = env.num_envs if isinstance(env, gym.vector.VectorEnv) else 1
         rows = checks.integer("num_envs", num_envs, 1)
         if logits is None and isinstance(self.action_space, gym.spaces.Discrete):
             logits = model
-        reach = None if isinstance(env, gym.vector.VectorEnv) else [env]
+        reach = within_reach(env) if isinstance(env, gym.vector.VectorEnv) else [env]
         source = find_source(
             signal, model if values is None else values, reach, spaces, simulator,
             observed=not live,
@@ -148,7 +151,7 @@ class RobustPolicy(Shell):
 
     def _rows(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Observations as rows, and whether it was a single one."""
-        x, rows = np.asarray(observation), self._module.rows
+        x, rows = np.array(observation), self._module.rows
         shape = self.observation_space.shape or ()
         if rows == 1 and x.shape == shape:
             return x[None], True

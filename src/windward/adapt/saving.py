@@ -6,17 +6,18 @@ from typing import Any
 import numpy as np
 
 from windward import files
-from windward.adapt.module import Module
+from windward.adapt.module import FAULTS, Module
 from windward.types import State
 
 KIND = "windward.adaptation"
+FLAGS = ("fallback", "mid_episode", "ended")
 
 
 def snapshot(module: Module) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and a header from which an equal module goes on exactly."""
     engine = module.engine
     arrays = files.flatten("state", engine.state)
-    arrays |= {"fallback": module.fallback, "mid_episode": module.mid_episode}
+    arrays |= {field: getattr(module, field) for field in FLAGS}
     if module.x is not None:
         arrays["x"] = np.asarray(module.x)
     header = _identity(module) | {
@@ -62,18 +63,44 @@ def restore(
     leaves = [each for key, each in arrays.items() if key.startswith("state/")]
     if len(leaves) != header["leaves"] or len(leaves) != len(files.flatten("state", like)):
         raise ValueError(f"{name} was saved with other settings of the update")
-    if not all(np.isfinite(each).all() for each in leaves):
-        raise ValueError(f"{name} is damaged: it holds numbers that are not finite")
-    fallback, mid_episode = arrays["fallback"], arrays["mid_episode"]
-    t, seed, frozen = int(header["t"]), int(header["seed"]), bool(header["frozen"])
-    faults, clipped, memory = header["faults"], int(header["clipped"]), header["memory"]
-    module.source.remember(memory)
-    module.engine.restore(state, t, seed)
-    module.fallback, module.mid_episode = fallback, mid_episode
-    module.frozen, module.clipped = frozen, clipped
+    if any(np.isnan(each).any() for each in leaves if each.dtype.kind == "f"):
+        raise ValueError(f"{name} is damaged: it holds numbers that are none")
+    counts, flags = _counts(header, name), _flags(module, arrays, name)
+    x = arrays.get("x")
+    if x is not None and module.x is not None and x.shape != np.shape(module.x):
+        raise ValueError(f"{name} has observations of shape {x.shape}; here {np.shape(module.x)}")
+    try:
+        module.source.remember(header["memory"])
+    except ValueError as error:
+        raise ValueError(f"{name} does not fit in 'memory': {error}") from error
+    module.engine.restore(state, counts["t"], counts["seed"])
+    module.fallback, module.mid_episode, module.ended = flags
+    module.frozen, module.clipped = bool(header["frozen"]), counts["clipped"]
     module.faults.clear()
-    module.faults.update(faults)
-    module.x = arrays.get("x")
+    module.faults.update(header["faults"])
+    module.x = x
+
+
+def _counts(header: dict[str, Any], name: str) -> dict[str, int]:
+    """Numbers of a header that count something."""
+    limits = {"t": 2**31, "seed": 2**32, "clipped": 2**63}
+    numbers = {field: header[field] for field in limits}
+    faults = header["faults"]
+    if not isinstance(faults, dict) or not set(faults) <= set(FAULTS):
+        raise ValueError(f"{name} is damaged: 'faults' is {faults!r}")
+    limits |= dict.fromkeys(faults, 2**63)
+    for field, value in (numbers | faults).items():
+        if type(value) is not int or not 0 <= value < limits[field]:
+            raise ValueError(f"{name} is damaged: {field!r} is {value!r}")
+    return numbers
+
+
+def _flags(module: Module, arrays: dict[str, np.ndarray], name: str) -> list[np.ndarray]:
+    """Flags of rows."""
+    for field in FLAGS:
+        if arrays[field].shape != (module.rows,) or arrays[field].dtype != bool:
+            raise ValueError(f"{name} is damaged: {field!r} is {arrays[field]!r}")
+    return [arrays[field] for field in FLAGS]
 
 
 def save(module: Module, path: str | Path) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from windward.adapt import saving
+from windward.adapt.engine import Step
 from windward.adapt.module import Module
+from windward.core import updates
 
 
 class Shell:
@@ -66,6 +68,32 @@ class Shell:
     def unfreeze(self) -> None:
         """Adapts again, from where it was."""
         self._module.frozen = False
+
+    @property
+    def updates_when_told(self) -> bool:
+        """Whether gradients are summed until `update_M`: made with every_episodes="told"."""
+        return updates.waits(self._module.engine.state.learner.optimiser)
+
+    def update_M(self) -> None:
+        """Applies the gradients summed so far, now, between two steps; nothing while frozen."""
+        if not self.updates_when_told:
+            raise ValueError(
+                "M is updated as it goes here; make the wrapper with every_episodes='told' for an "
+                "M that waits for update_M()"
+            )
+        if self.frozen:
+            return
+        engine = self._module.engine
+        before = engine.state
+        learner, local = before.learner, before.local
+        told = learner._replace(optimiser=updates.tell(learner.optimiser))
+        engine.state = before._replace(learner=told)
+        # The end of an episode with a cost that is unknown: it adds nothing, and is an update.
+        ends = np.ones(engine.rows, dtype=bool)
+        step = Step(np.full(engine.rows, np.nan), engine.blank(), ~ends, ends, ends)
+        engine.observe(step, unit=np.reshape(local.unit, (engine.rows, -1)))
+        # Windows and draws are those of before: no episode has ended.
+        engine.state = before._replace(learner=engine.state.learner)
 
     def reset_adaptation(self) -> None:
         """Forgets what was learned: M, windows, optimiser and draws are as when it was made."""

@@ -31,6 +31,7 @@ class Happened(NamedTuple):
     x_next: np.ndarray  # (B, observation): of the step, not of a reset after it
     terminated: np.ndarray  # (B,) bool
     gone: np.ndarray  # (B,) bool: the environment has been reset already
+    learn: bool = True  # whether rewards are known and adaptation goes on
 
 
 class Source(Protocol):
@@ -91,7 +92,7 @@ class _Plain:
 
 def _learn_on(values: Values | None, step: Happened) -> None:
     """Keeps fitted values true to what is seen."""
-    if values is None:
+    if values is None or not step.learn:
         return
     for i in np.flatnonzero(np.isfinite(step.reward)):
         reward, ended = float(step.reward[i]), bool(step.terminated[i])
@@ -143,7 +144,9 @@ class PD2(_Plain):
 
     def after(self, step: Happened) -> Aux:
         """ŵ itself."""
-        ahead = np.where(step.terminated[:, None], 0.0, self.values.V(step.x_next))
+        ahead = np.asarray(self.values.V(step.x_next), dtype=float)
+        if step.terminated.any():
+            ahead = np.where(step.terminated[:, None], 0.0, ahead)
         now = np.asarray(self.values.Q(step.x, step.u), dtype=float)
         w_hat = signals.pd2(self.values.c(step.x), ahead, now, self.gamma)  # type: ignore[arg-type]
         _learn_on(self._values, step)
@@ -214,9 +217,17 @@ class PD3:
         return [each.memory() for each in self.simulators]
 
     def remember(self, memory: Any) -> None:
-        """Sets the generators."""
-        for each, own in zip(self.simulators, memory, strict=True):
-            each.remember(own)
+        """Sets the generators, all or none."""
+        if not isinstance(memory, list) or len(memory) != len(self.simulators):
+            raise ValueError(f"it is not of {len(self.simulators)} simulators")
+        before = self.memory()
+        try:
+            for each, own in zip(self.simulators, memory, strict=True):
+                each.remember(own)
+        except ValueError:
+            for each, own in zip(self.simulators, before, strict=True):
+                each.remember(own)
+            raise
 
 
 class ObservedPD3(_Plain):

@@ -6,6 +6,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
+from windward.adapt.actuation import action_array
 from windward.adapt.building import find_source, make_module
 from windward.adapt.shell import Shell
 
@@ -40,13 +41,12 @@ class RobustVectorWrapper(Shell, VectorWrapper):
             raise ValueError("RobustVectorWrapper takes a vector environment; use RobustWrapper")
         super().__init__(env)
         spaces = env.single_observation_space, env.single_action_space
-        source = find_source(signal, model, _within_reach(env), spaces, simulator)
+        source = find_source(signal, model, within_reach(env), spaces, simulator)
         self._module = make_module(
             spaces, source, logits, self.num_envs, shared, seed,
             {"h": h, "sigma": sigma, "eta": eta, **options},
         )  # fmt: skip
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
-        self._ended = np.zeros(self.num_envs, dtype=bool)
 
     def reset(
         self,
@@ -59,7 +59,6 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         begun = None if mask is None else np.array(mask, dtype=bool)
         x, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
         self._module.begin(np.array(x), begun)
-        self._ended = np.zeros_like(self._ended) if begun is None else self._ended & ~begun
         return x, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
@@ -67,22 +66,19 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         module = self._module
         if module.x is None:
             raise gym.error.ResetNeeded("call reset() before the first step()")
-        base = np.asarray(actions)
-        if base.shape != self.action_space.shape:
-            raise ValueError(f"actions must have shape {self.action_space.shape}; got {base.shape}")
+        base = action_array(actions, self.action_space.shape)
         x_next, reward, terminated, truncated, info = self.env.step(module.act(base))
         # Vector environments may write the next step into the same array.
         seen, ended = np.array(x_next), terminated | truncated
         phantom = shown = None
-        if self._mode == AutoresetMode.NEXT_STEP and self._ended.any():
-            phantom = self._ended
+        if self._mode == AutoresetMode.NEXT_STEP and module.ended.any():
+            phantom = module.ended
         elif self._mode == AutoresetMode.SAME_STEP and ended.any():
             shown, seen = seen, final_rows(seen, info["final_obs"], ended)
         report = module.observe(
             np.asarray(reward, dtype=np.float64), seen, terminated, truncated,
             phantom=phantom, shown=shown,
         )  # fmt: skip
-        self._ended = ended
         return x_next, reward, terminated, truncated, {**info, "windward": report._asdict()}
 
 
@@ -94,7 +90,7 @@ def final_rows(shown: np.ndarray, last: Any, ended: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _within_reach(env: VectorEnv) -> list[gym.Env] | None:
+def within_reach(env: VectorEnv) -> list[gym.Env] | None:
     """The environments of a SyncVectorEnv, seen through wrappers that leave steps alone."""
     while isinstance(env, VectorWrapper):
         env = env.env

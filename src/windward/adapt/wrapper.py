@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from windward.adapt import saving
+from windward.adapt.actuation import action_array
 from windward.adapt.building import find_source, make_module
 from windward.adapt.shell import Shell
 
@@ -77,7 +78,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
     ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode; M is kept, the windows are emptied."""
         x, info = self.env.reset(seed=seed, options=options)
-        self._module.begin(np.asarray(x)[None])
+        self._module.begin(np.array(x)[None])
         return x, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
@@ -85,17 +86,14 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         module = self._module
         if module.x is None:
             raise gym.error.ResetNeeded("call reset() before the first step()")
-        base = np.asarray(action)
-        if base.shape != self._shape:
-            raise ValueError(f"an action must have shape {self._shape}; got {base.shape}")
-        rows = base[None]
+        rows = action_array(action, self._shape)[None]
         executed = module.act(rows)
         # The agent's own object where nothing was added: what it would have done without us.
         chosen = action if executed is rows else executed[0]
         x_next, reward, terminated, truncated, info = self.env.step(chosen)
         report = module.observe(
-            np.array([reward]), np.asarray(x_next)[None], np.array([terminated]),
-            np.array([truncated]),
+            np.array([float(reward)]), np.array(x_next)[None], np.array([bool(terminated)]),
+            np.array([bool(truncated)]),
         )  # fmt: skip
         told = {name: each[0] for name, each in zip(report._fields, report, strict=True)}
         for name in ("clipped", "fault"):

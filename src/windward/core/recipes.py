@@ -19,6 +19,7 @@ from windward.core.parametrisations import Factory
 from windward.core.projections import DEFAULT_BALL, Projection
 from windward.core.signals import Signal
 from windward.core.spec import Spec, build
+from windward.core.updates import TOLD
 
 
 @lru_cache
@@ -66,8 +67,9 @@ def _spec(
         **more,
     )
     signals.check_d_w(spec.signal, spec.d_u, spec.d_w)
-    if spec.every_episodes is not None:
-        checks.integer("every_episodes", spec.every_episodes, 1)
+    told = isinstance(spec.every_episodes, str) and spec.every_episodes == TOLD
+    if spec.every_episodes is not None and not told:
+        checks.integer(f"every_episodes, unless it is {TOLD!r},", spec.every_episodes, 1)
     return spec
 
 
@@ -112,7 +114,7 @@ def mf_gpc(
     *,
     Sigma: Any = None,
     weight_decay: Any = 0.0,
-    every_episodes: int | None = None,
+    every_episodes: int | str | None = None,
     delay: int = 0,
     projection: Projection | None = DEFAULT_BALL,
     scale_by: optax.GradientTransformation | None = None,
@@ -129,7 +131,8 @@ def mf_gpc(
       signal: "pd1" (TD error), "pd1-value", "pd2", "pd3", "w", or a `Signal`.
       gamma: discount of the values behind PD1 and PD2.
       Sigma: covariance of the noise up to σ², a matrix or its diagonal; the identity if None.
-      weight_decay: λ of M - η(g + λM). every_episodes: update once per so many episodes.
+      weight_decay: λ of M - η(g + λM). every_episodes: update once per so many episodes, or, with
+        "told", when the wrapper's `update_M` says so; gradients are summed until then.
       delay: apply the gradient of so many steps ago.
       projection: a set that holds M, a ball of radius 10 by default; None for none, as printed.
       scale_by: an optax preconditioner such as ``optax.scale_by_adam()``; make it once and reuse
@@ -176,7 +179,7 @@ def dmf_gpc(
     *,
     preset: str | None = None,
     weight_decay: Any = 0.0,
-    every_episodes: int | None = None,
+    every_episodes: int | str | None = None,
     projection: Projection | None = DEFAULT_BALL,
     scale_by: optax.GradientTransformation | None = None,
     parametrisation: Factory = parametrisations.linear,

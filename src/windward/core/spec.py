@@ -28,7 +28,7 @@ class Spec:
     delay: int = 0
     scale_by: optax.GradientTransformation | None = None
     project: Any = None
-    every_episodes: int | None = None
+    every_episodes: int | str | None = None  # a number, or "told"
     score_at: str = "drawn"  # where dmf_gpc takes its scores
 
 

@@ -16,6 +16,9 @@ from windward.types import Array, Hyper, PyTree
 
 Transform: TypeAlias = optax.GradientTransformationExtraArgs
 
+TOLD = "told"
+"""`every_episodes` of an update that is applied when `tell` says so"""
+
 
 def delay(steps: int) -> Transform:
     """Hands on the gradient of `steps` calls ago, zeros until there is one.
@@ -77,6 +80,57 @@ def every_k_episodes(k: int, inner: Transform) -> Transform:
     return Transform(init, update)
 
 
+class ToldState(NamedTuple):
+    """Whether a release is due, gradients summed since the last one, the inner state."""
+
+    due: Array  # an integer, 0 or 1; first, so that saved it is not taken for EpisodesState
+    total: PyTree
+    inner: PyTree
+
+
+def when_told(inner: Transform) -> Transform:
+    """Sums gradients at fixed M and applies `inner` at the first update after `tell`.
+
+    For somebody else's clock: an on-policy agent wants one M for all of its rollout.
+    """
+
+    def init(params: PyTree) -> ToldState:
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return ToldState(jnp.zeros((), jnp.int32), zeros, inner.init(params))
+
+    def update(
+        updates: PyTree, state: ToldState, params: PyTree | None = None, **extra: Any
+    ) -> tuple[PyTree, ToldState]:
+        total = jax.tree.map(jnp.add, state.total, updates)
+        due = state.due > 0
+        stepped, inner_state = inner.update(total, state.inner, params, **extra)
+        return history.zero_if(~due, stepped), ToldState(
+            jnp.zeros_like(state.due),
+            history.zero_if(due, total),
+            history.keep_if(due, inner_state, state.inner),
+        )
+
+    return Transform(init, update)
+
+
+def _is_told(state: Any) -> bool:
+    return isinstance(state, ToldState)
+
+
+def waits(optimiser: PyTree) -> bool:
+    """Whether the state of an update is of one that waits for `tell`."""
+    return any(_is_told(each) for each in jax.tree.leaves(optimiser, is_leaf=_is_told))
+
+
+def tell(optimiser: PyTree) -> PyTree:
+    """The state of an update with its sum due."""
+
+    def due(state: Any) -> Any:
+        return state._replace(due=jnp.ones_like(state.due)) if _is_told(state) else state
+
+    return jax.tree.map(due, optimiser, is_leaf=_is_told)
+
+
 def _stateless(update: Any) -> Transform:
     def wrapped(
         updates: PyTree, state: Any, params: PyTree | None = None, *, hyper: Hyper, **extra: Any
@@ -114,7 +168,7 @@ def gradient_step(
     scale_by: optax.GradientTransformation | None = None,
     projection: Projection | None = None,
     margin: str | None = None,
-    every_episodes: int | None = None,
+    every_episodes: int | str | None = None,
 ) -> Transform:
     """The whole update: delay, then once per applied step precondition, decay, step, project."""
     parts: list[Any] = [] if scale_by is None else [scale_by]
@@ -122,6 +176,8 @@ def gradient_step(
     if projection is not None:
         parts.append(project(projection, margin))
     step = optax.chain(*parts)
-    if every_episodes is not None:
+    if isinstance(every_episodes, str):
+        step = when_told(step)
+    elif every_episodes is not None:
         step = every_k_episodes(every_episodes, step)
     return optax.chain(delay(delay_by), step) if delay_by else step

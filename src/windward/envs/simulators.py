@@ -55,6 +55,7 @@ class Simulator:
         self._push_noise: list[tuple[str, Redraw]] = []
         self._state_noise: list[tuple[np.ndarray, Redraw]] = []
         self._noise_before = False
+        self._fresh: list[Redraw] = []
         for layer in wrappers:
             if layers.maps(layer) == "action":
                 self._actions.append(_rowwise(layer))
@@ -67,6 +68,7 @@ class Simulator:
             if not push.stream.disturbance.iid:
                 continue
             fresh, channel = Redraw(push.stream, self._rng), push.channel
+            self._fresh.append(fresh)
             if channel.stage == "action":
                 self._actions.append(_noise(fresh, layer.env.action_space))
                 self._noise_before = True
@@ -156,12 +158,25 @@ class Simulator:
         return self._dynamics.gap(x_next, x_pred)
 
     def memory(self) -> Any:
-        """The state of the generator of its noise, as JSON can hold it."""
-        return self._rng.bit_generator.state
+        """Where its noise is, as JSON can hold it."""
+        return {
+            "generator": self._rng.bit_generator.state,
+            "streams": [each.memory() for each in self._fresh],
+        }
 
     def remember(self, memory: Any) -> None:
-        """Goes on with noise from a state that `memory` gave."""
-        self._rng.bit_generator.state = memory
+        """Goes on with noise from where `memory` was; what is no such thing changes nothing."""
+        before = self.memory()
+        try:
+            self._recall(memory)
+        except (KeyError, TypeError, ValueError) as error:
+            self._recall(before)
+            raise ValueError(f"this is no memory of a simulator's noise: {error!r}") from error
+
+    def _recall(self, memory: Any) -> None:
+        for each, own in zip(self._fresh, memory["streams"], strict=True):
+            each.remember(own)
+        self._rng.bit_generator.state = memory["generator"]
 
     def __reduce__(self) -> tuple[Any, ...]:
         # MuJoCo's data is no object for a pickle: the copy is made anew of the copied environment.

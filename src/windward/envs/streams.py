@@ -113,13 +113,31 @@ class Redraw:
         self.stream, self._rng = stream, rng
         self._rows = np.empty((0, *stream.shape))
         self._used = 0
+        self._before: Any = None  # the generator's state before the rows were drawn
+
+    def _draw(self, n: int) -> None:
+        self._before = self._rng.bit_generator.state
+        ask = Ask(self._rng, 0, n, self.stream.shape, None)
+        self._rows, _ = self.stream.disturbance.block(ask)
+        self._used = 0
+
+    def memory(self) -> dict[str, Any]:
+        """What rows are left, as JSON can hold it."""
+        return {"before": self._before, "drawn": len(self._rows), "used": self._used}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Draws again the rows that were left; the generator is then anywhere."""
+        drawn, used = int(memory["drawn"]), int(memory["used"])
+        self._rows, self._used, self._before = self._rows[:0], 0, None
+        if drawn:
+            self._rng.bit_generator.state = memory["before"]
+            self._draw(drawn)
+            self._used = used
 
     def next(self, n: int) -> np.ndarray:
         """n rows for the coming step, shape (n, *shape)."""
         if self._used + n > len(self._rows):
-            ask = Ask(self._rng, 0, max(n, 4 * BLOCK), self.stream.shape, None)
-            self._rows, _ = self.stream.disturbance.block(ask)
-            self._used = 0
+            self._draw(max(n, 4 * BLOCK))
         rows = self._rows[self._used : self._used + n]
         self._used += n
         factor = self.stream.factors(self._rng, n)

@@ -1,0 +1,163 @@
+"""What an evaluation leaves: a table in the terminal, and files with all raw results."""
+
+import os
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Terminal
+
+from windward.atomic import prepare, write_rows
+from windward.studies import evaluation_numbers as stats
+from windward.studies import evaluation_page, results
+from windward.studies.evaluation import ADAPTED, Evaluate, Evaluation, evaluate
+from windward.studies.evaluation_page import DIFFERENCE, wind_of
+from windward.studies.loading import load_model
+
+OPTIONS = ("h", "sigma", "eta", "every_episodes", "weight_decay")
+"""settings that go to RobustWrapper as they are, where given"""
+
+
+def run(settings: Evaluate, console: Console, command: str | None = None) -> dict[str, Any]:
+    """Evaluates and writes episodes.csv, trace.csv, summary.json, evaluation.png, report.html."""
+    given = {name: getattr(settings, name) for name in OPTIONS}
+    model = load_model(settings.model, settings.env, settings.algo, settings.vec_normalize)
+    out = prepare(settings.out or default_out(settings))
+    found = evaluate(
+        model, settings.env, settings.disturbance, settings.channel, settings.signal,
+        seeds=settings.seeds, episodes=settings.episodes, first_seed=settings.first_seed,
+        freeze_after=settings.freeze_after, max_steps=settings.max_steps, logits=settings.logits,
+        greedy=settings.greedy, console=console,
+        **{name: value for name, value in given.items() if value is not None},
+    )  # fmt: skip
+    command = command or command_of("windward evaluate", settings)
+    scopes = stats.halves(found)
+    console.print(_terminal(found, scopes, settings))
+    for line in [*_verdicts(scopes), *_counts(found), *(f"warned: {n}" for n in found.notes)]:
+        console.print(escape(line), highlight=False)
+    return write(out, found, scopes, settings, command, console)
+
+
+def command_of(start: str, settings: Any) -> str:
+    """The exact command for settings: those that are not the defaults."""
+    parts = [start]
+    for field in fields(settings):
+        value = getattr(settings, field.name)
+        if value != field.default:
+            flag = f"--{field.name.replace('_', '-')}"
+            parts.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
+    return " ".join(parts)
+
+
+def default_out(settings: Evaluate) -> Path:
+    """A folder for each environment, model and disturbance."""
+    model = Path(settings.model).stem if Path(settings.model).suffix else settings.model
+    parts = (settings.env, model, settings.disturbance, settings.channel, settings.signal)
+    name = "-".join(part for part in parts if part)
+    return Path("out/evaluate") / re.sub(r"[^\w.=-]+", "-", name)
+
+
+def _verdicts(scopes: dict[str, stats.Numbers]) -> list[str]:
+    return [stats.verdict(each.difference, name) for name, each in scopes.items()]
+
+
+def _counts(found: Evaluation) -> list[str]:
+    adapted = found.runs[ADAPTED]
+    steps, cut = int(adapted.lengths.sum()), int(adapted.clipped.sum())
+    faults = ", ".join(f"{count} {kind}" for kind, count in found.faults.items()) or "none"
+    return [
+        f"signal {found.signal}; clipped actions: {cut} of {steps} ({cut / steps:.1%}); "
+        f"faults: {faults}"
+    ]
+
+
+def _terminal(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evaluate) -> Terminal:
+    seeds = len(found.seeds)
+    table = Terminal(
+        title=escape(f"{settings.env}, {wind_of(settings)}: return over {seeds} seed(s)"),
+        caption="nominal: the base policy without disturbance; worst tenth: mean of the worst "
+        "tenth of all episodes; \\[ ]: 95 % bootstrap interval over seeds",
+    )
+    table.add_column("episodes: policy", no_wrap=True)
+    for column in ("mean", "worst tenth", "worst seed"):
+        table.add_column(column, justify="right")
+    for name, each in scopes.items():
+        table.add_row(f"[bold]{name.removesuffix(' episodes')}[/bold]")
+        for policy, row in each.rows.items():
+            table.add_row(policy, *map(escape, _row(row, seeds)))
+        difference = each.difference
+        texts = [stats.text(x, seeds) for x in (difference.mean, difference.tenth)]
+        table.add_row(DIFFERENCE, *map(escape, texts), stats.number(float(difference.each.min())))
+        table.add_section()
+    return table
+
+
+def _row(row: stats.Row, seeds: int) -> tuple[str, str, str]:
+    return stats.text(row.mean, seeds), stats.text(row.tenth, seeds), stats.number(row.worst)
+
+
+def write(
+    out: Path,
+    found: Evaluation,
+    scopes: dict[str, stats.Numbers],
+    settings: Evaluate,
+    command: str,
+    console: Console,
+) -> dict[str, Any]:
+    """All files, each whole or not at all."""
+    write_rows(out / "episodes.csv", _episodes(found))
+    write_rows(out / "trace.csv", _trace(found))
+    image = evaluation_page.figure(found, scopes, settings)
+    partial = out / "evaluation.png.partial"
+    partial.write_bytes(image)
+    os.replace(partial, out / "evaluation.png")
+    summary = results.write_summary(
+        out / "summary.json", command, settings, signal=found.signal, seeds=list(found.seeds),
+        numbers=stats.as_json(scopes), faults=found.faults, warned=list(found.notes),
+        clipped=int(found.runs[ADAPTED].clipped.sum()),
+        M=[np.asarray(M).tolist() for M in found.M],
+    )  # fmt: skip
+    lead = " ".join(_verdicts(scopes))
+    evaluation_page.write(out / "report.html", found, scopes, settings, summary, lead)
+    console.print(
+        f"page: {out / 'report.html'}   figure: {out / 'evaluation.png'}   raw results: "
+        f"{out / 'episodes.csv'}",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    return summary
+
+
+def _episodes(found: Evaluation) -> list[dict[str, Any]]:
+    return [
+        {
+            "policy": policy,
+            "seed": seed,
+            "episode": episode,
+            "return": repr(float(runs.returns[i, episode])),
+            "length": int(runs.lengths[i, episode]),
+            "clipped": int(runs.clipped[i, episode]) if policy == ADAPTED else "",
+            "M_norm": repr(float(runs.M_norm[i, episode])) if policy == ADAPTED else "",
+        }
+        for policy, runs in found.runs.items()
+        for i, seed in enumerate(found.seeds)
+        for episode in range(runs.returns.shape[1])
+    ]
+
+
+def _trace(found: Evaluation) -> list[dict[str, Any]]:
+    trace = found.trace
+    columns = {"w_hat": trace.w_hat, "correction": trace.correction, **trace.wind}
+    return [
+        {"step": t, "episode": int(trace.episode[t])}
+        | {
+            f"{name}_{i}": f"{value:.6g}"
+            for name, rows in columns.items()
+            for i, value in enumerate(rows[t])
+        }
+        for t in range(len(trace.episode))
+    ]

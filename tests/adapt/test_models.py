@@ -1,0 +1,85 @@
+"""Models of any make under robustify: with a memory, without options, discrete, by id."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import windward as ww
+
+from .worlds import K, Plant, true_w, wind
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+SETTINGS = {"h": 3, "eta": 1e-2, "sigma": 0.1}
+
+
+class Recurrent:
+    """A policy with a memory that notes what it is called with."""
+
+    def __init__(self):
+        self.calls = []
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        self.calls.append((state, episode_start, deterministic))
+        return -K @ observation, 1 if state is None else state + 1
+
+
+def test_recurrent_state_is_passed_through():
+    plant, model = Plant(wind(50)), Recurrent()
+    policy = ww.robustify(model, plant, true_w, **SETTINGS)
+    x, _ = plant.reset()
+    start = np.array([True])
+    _, state = policy.predict(x, None, start, True)
+    assert state == 1
+    _, state = policy.predict(x, state, np.array([False]), deterministic=True)
+    assert state == 2
+    assert model.calls[0][0] is None
+    assert model.calls[0][1] is start
+    assert model.calls[0][2] is True
+    assert model.calls[1][0] == 1
+
+
+def test_models_that_take_an_observation_alone():
+    class Plain:
+        def predict(self, observation):
+            return -K @ observation, None
+
+    plant = Plant(wind(50))
+    policy = ww.robustify(Plain(), plant, true_w, **SETTINGS)
+    x, _ = plant.reset()
+    for _ in range(5):
+        action, _ = policy.predict(x)
+        x, reward, terminated, truncated, _ = plant.step(action)
+        policy.observe(reward, x, terminated, truncated)
+    assert policy.M.any()
+    with pytest.raises(ValueError, match="predict"):
+        ww.robustify(3, plant, true_w)
+
+
+def test_models_whose_actions_do_not_fit():
+    plant = Plant(wind(50))
+    policy = ww.robustify(lambda x: np.zeros(2), plant, true_w, **SETTINGS)
+    with pytest.raises(ValueError, match=r"\(1,\).*\(2,\)"):
+        policy.predict(np.zeros(2))
+
+
+def test_by_id_and_discrete():
+    """Logits are the model's own where it has some."""
+    model = ww.bases.load("CartPole-v1")
+    policy = ww.robustify(model, "CartPole-v1", "pd3", h=2, eta=1e-3)
+    env = gym.make("CartPole-v1")
+    x, _ = env.reset(seed=0)
+    for _ in range(30):
+        action, _ = policy.predict(x)
+        assert env.action_space.contains(np.int64(action))
+        x, reward, terminated, truncated, _ = env.step(int(action))
+        policy.observe(reward, x, terminated, truncated)
+    assert not policy.faults
+
+
+def test_hidden_states_are_refused():
+    """Hopper's observation drops the position: PD3 from observations says so at once."""
+    with pytest.raises(ValueError, match=r"pd3.*live=True"):
+        ww.robustify(lambda x: np.zeros(3), gym.make("Hopper-v5"), "pd3")
+    model = ww.bases.load("Hopper-v5")
+    assert ww.robustify(model, gym.make("Hopper-v5"), "auto").signal == "pd2"
