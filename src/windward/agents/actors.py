@@ -7,6 +7,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from windward.agents.adaptation import Adaptation, peek
 from windward.agents.replay import NStep
 from windward.bases.actions import ActionCode
 from windward.bases.features import Features
@@ -91,7 +92,9 @@ class Recent:
 class Actors:
     """Steps environments with the policy and Gaussian noise on actions in [-1, 1].
 
-    `first` is the number by which errors name the first of them.
+    With an `adaptation` its correction is added: u = clip(π(x) + Σ M_i ŵ_{t-i} + σε), which is what
+    is executed and what the replay holds. `first` is the number by which errors name the first of
+    them.
     """
 
     def __init__(
@@ -102,12 +105,13 @@ class Actors:
         recent: "Recent",
         features: Features | None = None,
         first: int = 0,
+        adaptation: Adaptation | None = None,
     ) -> None:
         self.envs = [make() for _ in range(count)]
         self._code = ActionCode(self.envs[0].action_space)
         self._space = self.envs[0].observation_space
         self._sigma, self._recent, self._features = sigma, recent, features
-        self._first = first
+        self._first, self._adaptation = first, adaptation
 
     def reset(self, seeds: list[int], adders: list[NStep], gamma: float) -> None:
         """Begins an episode in each environment."""
@@ -131,24 +135,38 @@ class Actors:
     def step(self, policy: Params, rng: np.random.Generator, cut: bool = False) -> None:
         """One step of each environment; `cut` ends all episodes with it."""
         noise = rng.standard_normal((len(self.envs), self._code.size))
-        u = policy_numpy(policy, self._x) + self._sigma * noise
-        u = np.clip(u, -1.0, 1.0).astype(np.float32)
+        base, adaptation = policy_numpy(policy, self._x), self._adaptation
+        if adaptation is not None:
+            base = base + adaptation.engine.correction
+        wanted = base + self._sigma * noise
+        u = np.clip(wanted, -1.0, 1.0).astype(np.float32)
         actions = self._code.decode(u)
         phi = None
         if self._features is not None:
-            seen_as = self._x.reshape(-1, *(self._space.shape or ()))
-            phi = self._features(seen_as.astype(self._space.dtype))  # as φ sees it in use
+            phi = self._features(self._shown())
+        if adaptation is not None:
+            adaptation.act(self._shown(), actions, int((np.abs(wanted) > 1.0).any(axis=1).sum()))
         for i, env in enumerate(self.envs):
             seen, given, terminated, truncated, _ = env.step(actions[i])
             x_next, reward = _vector(seen), float(given)
             self._check(i, x_next, reward)
             ended = bool(terminated or truncated)
+            if adaptation is not None:
+                over = ended or cut
+                adaptation.see(i, seen, reward, bool(terminated), over, ended and not cut)
             self._adders[i].add(
                 self._x[i].copy(), u[i], reward, x_next, bool(terminated), truncated or cut,
                 None if phi is None else phi[i],
             )  # fmt: skip
             self._count(i, reward, ended)
             self._x[i] = self._begin(i) if ended and not cut else x_next
+        if adaptation is not None:
+            adaptation.learn(peek(rng, noise.shape))
+
+    def _shown(self) -> np.ndarray:
+        """Observations as the space has them."""
+        rows = self._x.reshape(-1, *(self._space.shape or ()))
+        return rows.astype(self._space.dtype)
 
     def _count(self, i: int, reward: float, ended: bool) -> None:
         scale = self._gamma ** self._totals[2, i]

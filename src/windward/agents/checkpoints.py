@@ -10,6 +10,7 @@ import numpy as np
 
 from windward import files
 from windward.agents.replay import Replay
+from windward.agents.robust import Robust, as_robust
 from windward.agents.settings import Settings
 from windward.agents.training import Training, as_numpy
 from windward.bases.features import Features, fingerprint
@@ -32,7 +33,7 @@ def _header(kind: str, identity: Identity, training: Training) -> dict[str, Any]
         "kind": kind,
         "env": identity.env_id,
         "seed": training.seed,
-        "settings": asdict(training.settings),
+        "settings": _plain(training.settings),
         "features": None if identity.features is None else identity.features.name,
         "features_at": None
         if identity.features is None
@@ -45,13 +46,15 @@ def _header(kind: str, identity: Identity, training: Training) -> dict[str, Any]
     }
 
 
-def _learner(training: Training) -> dict[str, np.ndarray]:
-    return files.flatten("learner", training.learner._replace(steps=0))
+def _learned(training: Training) -> dict[str, np.ndarray]:
+    """Networks and optimisers, and those of the module."""
+    arrays = files.flatten("learner", training.learner._replace(steps=0))
+    return arrays if training.adaptation is None else arrays | training.adaptation.arrays()
 
 
 def save(path: str | Path, identity: Identity, training: Training) -> None:
-    """Networks, optimisers and settings; not the replay."""
-    files.write(path, _learner(training), _header(AGENT, identity, training))
+    """Networks, optimisers, the module and settings; not the replay."""
+    files.write(path, _learned(training), _header(AGENT, identity, training))
 
 
 def settings_in(header: dict[str, Any]) -> dict[str, Any]:
@@ -63,7 +66,21 @@ def settings_in(header: dict[str, Any]) -> dict[str, Any]:
             f"the file has settings that D4PG does not know ({', '.join(unknown)}): it was written "
             "by another version"
         )
-    return found | {"widths": tuple(found.get("widths", Settings.widths))}
+    return found | {
+        "widths": tuple(found.get("widths", Settings.widths)),
+        "robust": as_robust(found.get("robust")),
+    }
+
+
+def module_for(header: dict[str, Any], robust: Any, path: str | Path) -> Robust:
+    """Settings of another module for the agent of a file, which must have the values for it."""
+    found = as_robust(robust)
+    if found.needs_head and header.get("features") is None:
+        raise ValueError(
+            f"{str(path)!r} has no vector head for pd2: take form='critic_units', pd1 or pd3, or "
+            "train it with features='identity'"
+        )
+    return found
 
 
 def adopt(
@@ -73,7 +90,10 @@ def adopt(
     identity: Identity,
     training: Training,
 ) -> None:
-    """Takes the networks of a file; refuses one of an agent for other spaces."""
+    """Takes the networks of a file; refuses one of an agent for other spaces.
+
+    A module made as the one in the file goes on from there; any other begins anew.
+    """
     own = _header("", identity, training)
     for name in ("observation", "action_low", "action_high", "features", "features_at"):
         if header.get(name) != own[name]:
@@ -85,12 +105,15 @@ def adopt(
     training.learner = tree._replace(steps=header["updates"])
     training.acting = as_numpy(training.learner.policy)
     training.timesteps = header["timesteps"]
+    same = as_robust(header["settings"].get("robust")) == training.settings.robust
+    if training.adaptation is not None and same:
+        training.adaptation.restore(arrays)
 
 
 def write(path: Path, identity: Identity, training: Training) -> None:
     """Everything that going on needs."""
     assert training.replay is not None
-    arrays = _learner(training)
+    arrays = _learned(training)
     arrays |= {REPLAY + name: each for name, each in training.replay.arrays().items()}
     generators = [each.bit_generator.state for each in (training.sampling, training.exploring)]
     header = _header(CHECKPOINT, identity, training) | {
@@ -115,7 +138,8 @@ def restore(path: Path, identity: Identity, training: Training, replay: Replay) 
         )
     ours = _plain(training.settings)
     if header["settings"] != ours or header["seed"] != training.seed:
-        changed = [name for name in ours if header["settings"].get(name) != ours[name]]
+        theirs = header["settings"]
+        changed = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
         raise ValueError(
             f"{path.parent} holds a run with other settings ({', '.join(changed) or 'seed'}): "
             "give another folder, or the same settings to go on"
@@ -135,6 +159,8 @@ def restore(path: Path, identity: Identity, training: Training, replay: Replay) 
 
 
 def _plain(settings: Settings) -> dict[str, Any]:
-    """Settings as JSON gives them back."""
+    """Settings as JSON gives them back; of a module only where there is one."""
     plain: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
+    if not settings.robust.on:
+        del plain["robust"]
     return plain

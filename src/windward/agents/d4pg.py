@@ -1,28 +1,29 @@
 """D4PG: the paper's base agent (called DDPG there), with the habits of Stable-Baselines3."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from windward import checks, files
-from windward.agents import checkpoints, learner, remote
-from windward.agents.actors import Actors, check_spaces, maker
-from windward.agents.pipeline import Pipeline
-from windward.agents.progress import Log, Progress
+from windward.adapt.sources import Source
+from windward.agents import checkpoints, learner, running
+from windward.agents.actors import check_spaces, maker
+from windward.agents.adaptation import Adaptation
+from windward.agents.progress import Log
 from windward.agents.replay import Replay
 from windward.agents.settings import Settings
 from windward.agents.training import Plan, Training, as_numpy, seed_of
+from windward.agents.valuing import Valuing, simulated
 from windward.agents.video import record
 from windward.atomic import prepare
 from windward.bases.actions import ActionCode
 from windward.bases.critics import NetworkCritic, VectorCritic
 from windward.bases.features import as_features, from_file
 from windward.bases.networks import policy_numpy
-from windward.bases.vectors import CriticUnits, VectorHead
 
 
 class D4PG:
@@ -31,9 +32,10 @@ class D4PG:
     `env` is an id, a function that makes an environment, or an environment made by `gym.make`.
     Settings are the fields of `Settings`. With `features` (φ: "identity", "random:8", a matrix, a
     function) a vector head learns PD2's values of c(x) = φ(x) beside the critic; the agent itself
-    is the same with it and without. The same seed gives the same floats: updates run in threads of
-    their own while the environments step, but which batch and which policy each uses is fixed, not
-    raced for.
+    is the same with it and without. With `robust`, a dictionary of the fields of `Robust`, policy
+    and the module's M are trained together. The same seed gives the same floats: updates run in
+    threads of their own while the environments step, but which batch and which policy each uses is
+    fixed, not raced for.
 
     >>> agent = D4PG("Pendulum-v1", widths=(16,), min_replay=16, batch_size=16, seed=0)
     >>> agent.learn(64).predict(np.zeros(3))[0].shape
@@ -42,22 +44,48 @@ class D4PG:
 
     def __init__(self, env: Any, *, seed: int = 0, features: Any = None, **settings: Any) -> None:
         chosen = Settings(**settings)
+        robust = chosen.robust
         self._make, env_id = maker(env)
         example = self._make()
         self.observation_space, self.action_space = check_spaces(example)
-        example.close()
         self._d_x = int(np.prod(self.observation_space.shape))
         self._code = ActionCode(self.action_space)
+        if features is None and robust.needs_head:
+            features = "identity"  # the paper's
         self._features = None if features is None else as_features(features, self.observation_space)
         self._d_w = 0 if self._features is None else self._features.d_w
         seed = checks.integer("seed", seed, 0)
         fresh = learner.init(
             chosen.rule, self._d_x, self._code.size, chosen.widths, seed, self._d_w
         )
+        self._valuing = Valuing(
+            self.action_space, chosen.gamma, learner.atoms_of(chosen.rule), self._d_x,
+            self._features,
+        )  # fmt: skip
         self._training = Training(chosen, seed, fresh)
+        if robust.on:
+            follow = None if robust.signal == "pd3" else partial(self._valuing.source, robust)
+            self._training.adaptation = Adaptation(
+                robust, self._source([example], [0]), chosen.num_envs, self._code.size,
+                chosen.sigma, follow,
+            )  # fmt: skip
+        example.close()
         self._identity = checkpoints.Identity(
             env_id, self.observation_space, self.action_space, self._features
         )
+
+    def _source(self, environments: list[gym.Env], seeds: list[int]) -> Source:
+        """What the module hears of environments: from simulators, or the networks as they are."""
+        robust = self.settings.robust
+        if robust.signal == "pd3":
+            return simulated(robust, environments, seeds)
+        return self._valuing.source(robust, *self._now())
+
+    def _now(self) -> tuple[Any, Any, Any]:
+        """Policy, critic and vector head, if there is one, as NumPy has them."""
+        now = self._training.learner
+        head = None if now.vector is None else as_numpy(now.vector)
+        return as_numpy(now.policy), as_numpy(now.critic), head
 
     @property
     def settings(self) -> Settings:
@@ -93,7 +121,11 @@ class D4PG:
         episode_start: Any = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, Any]:
-        """(action, state) for one observation or rows of them; the policy itself has no noise."""
+        """(action, state) for one observation or rows of them; the policy itself has no noise.
+
+        It is the base policy alone, also of an agent with a module: a correction needs to see what
+        follows. `ww.RobustWrapper(env, ..., model=agent, M0=agent.M)` adds it.
+        """
         x = np.asarray(observation, dtype=np.float32)
         single = x.shape == self.observation_space.shape
         x = x.reshape(1 if single else len(x), -1)
@@ -106,43 +138,49 @@ class D4PG:
         return (action[0] if single else action), state
 
     @property
+    def M(self) -> np.ndarray:
+        """The module's M, (h, d_u, d_w), for actions scaled to [-1, 1]; also to be set."""
+        return self._module.M
+
+    @M.setter
+    def M(self, M: Any) -> None:
+        self._module.M = M
+
+    @property
+    def _module(self) -> Adaptation:
+        if self._training.adaptation is None:
+            raise AttributeError("this agent has no M: it was made without robust=")
+        return self._training.adaptation
+
+    @property
     def networks(self) -> dict[str, dict[str, np.ndarray]]:
         """The parameters of "policy" and "critic" as they are now."""
-        now = self._training.learner
-        return {"policy": as_numpy(now.policy), "critic": as_numpy(now.critic)}
+        return dict(zip(("policy", "critic"), self._now(), strict=False))
 
     @property
     def atoms(self) -> np.ndarray:
         """The support of the value distribution."""
-        return learner.atoms_of(self.settings.rule)
+        return self._valuing.atoms
 
     @property
     def critic(self) -> NetworkCritic:
         """V, Q and their gradients, as they are now."""
-        return NetworkCritic(
-            **self.networks, atoms=self.atoms, action_space=self.action_space,
-            gamma=self.settings.gamma,
-        )  # fmt: skip
+        return self._valuing.critic(**self.networks)
 
-    def vector_values(self, form: str = "vector_head") -> VectorCritic:
-        """PD2's values: of the "vector_head", or the paper's "critic_units" (deviation 14)."""
-        checks.choice("form", form, ("vector_head", "critic_units"))
-        if form == "critic_units":
-            return CriticUnits(self.critic, self._d_x, self.settings.num_atoms)
-        if self._features is None:
-            raise ValueError(
-                "this agent has no vector head: make it with features='identity', take "
-                "form='critic_units', or learn values afterwards with windward.fit_values"
-            )
-        now = self._training.learner
-        return VectorHead(
-            as_numpy(now.policy), as_numpy(now.vector), self._features, self.settings.gamma,
-            self.action_space,
-        )  # fmt: skip
+    def vector_values(self, form: str | None = None) -> VectorCritic:
+        """PD2's values: of the "vector_head", or the paper's "critic_units" (deviation 14).
 
-    def evaluate(self, episodes: int = 10, seed: int = 0) -> np.ndarray:
-        """Returns of episodes without noise; episode i is reset with its own seed."""
-        env = self._make()
+        If left out, those that the agent's module uses, or the head.
+        """
+        return self._valuing.vector(form or self.settings.robust.form, *self._now())
+
+    def evaluate(self, episodes: int = 10, seed: int = 0, *, base: bool = False) -> np.ndarray:
+        """Returns of episodes without noise; episode i is reset with its own seed.
+
+        A module acts with M as it is, and learns nothing; PD1 keeps its noise (deviation 18). With
+        `base` the policy acts alone.
+        """
+        env = self._make() if base else self._make_adapted(seed)
         returns = np.zeros(checks.integer("episodes", episodes, 1))
         for i in range(episodes):
             x, _ = env.reset(seed=seed_of(seed, 3, i))
@@ -154,9 +192,17 @@ class D4PG:
         env.close()
         return returns
 
+    def _make_adapted(self, seed: int, **options: Any) -> gym.Env:
+        """An environment in which the module, if there is one, corrects what the policy does."""
+        env, module = self._make(**options), self._training.adaptation
+        if module is None:
+            return env
+        return module.frozen(env, self._source([env], [seed_of(seed, 8)]), seed_of(seed, 9))
+
     def record(self, path: str | Path, seed: int = 0) -> float:
-        """Plays an episode without noise into a GIF; its return."""
-        return record(self._make, lambda x: self.predict(x)[0], path, seed)
+        """Plays an episode, as `evaluate` does, into a GIF; its return."""
+        make = partial(self._make_adapted, seed)
+        return record(make, lambda x: self.predict(x)[0], path, seed)
 
     # Learning.
 
@@ -185,6 +231,11 @@ class D4PG:
         checks.integer("eval_every", eval_every, 1)
         checks.integer("eval_episodes", eval_episodes, 1)
         checks.choice("backend", backend, ("local", "ray"))
+        if backend == "ray" and self.settings.robust.on:
+            raise ValueError(
+                "backend='ray' steps environments in other processes, and robust= has one M that "
+                "follows each step of all: use backend='local', or 'ray' without robust"
+            )
         folder = None if out is None else Path(out)
         training, identity, chosen = self._training, self._identity, self.settings
         if folder is not None:
@@ -207,57 +258,34 @@ class D4PG:
             checkpoint=lambda path: checkpoints.write(path, identity, training),
             callback=lambda: None if callback is None else callback(self),
         )  # fmt: skip
-        actors: Any
-        segment: Callable[..., bool]
-        if backend == "ray":
-            sizes = self._d_x, self._code.size, self._d_w
-            start = seed_of(self.seed, 6, training.timesteps)
-            actors = remote.RemoteActors(self._make, chosen, self._features, sizes, start)
-            segment = remote.segment
-        else:
-            actors = Actors(
-                self._make, chosen.num_envs, chosen.sigma, training.recent, self._features
-            )
-            segment = Training.segment
-        pipeline = Pipeline(chosen.rule, training.learner)
-        training.log.open(folder)
-        try:
-            # The policy is small: BLAS threads would only get in the way of the updates' threads.
-            with (
-                threadpool_limits(1, "blas"),
-                Progress(total_timesteps, self.num_timesteps, progress_bar) as progress,
-            ):
-                going = True
-                while going and self.num_timesteps < total_timesteps:
-                    going = segment(training, plan, actors, pipeline, progress)
-        except BaseException:
-            # Stopped in the middle: what was learned until then is this agent's all the same.
-            with suppress(Exception):
-                training.adopt(pipeline)
-            raise
-        finally:
-            pipeline.close()
-            actors.close()
-            training.log.close()
+        sizes = self._d_x, self._code.size, self._d_w
+        running.run(
+            training, plan, self._make, self._features, sizes, backend, progress_bar, self._source
+        )
         return self
 
     # Files.
 
     def save(self, path: str | Path) -> None:
-        """Networks, optimisers and settings, in one file; not the replay."""
+        """Networks, optimisers, the module and settings, in one file; not the replay."""
         checkpoints.save(path, self._identity, self._training)
 
     @classmethod
-    def load(cls, path: str | Path, env: Any = None, features: Any = None) -> "D4PG":
+    def load(
+        cls, path: str | Path, env: Any = None, features: Any = None, robust: Any = None
+    ) -> "D4PG":
         """An agent as it was saved, for its own environment unless another is given.
 
         `features` is needed again when they were a matrix or a function: files hold no code.
+        `robust` puts another module on a trained agent, which begins with M = 0.
         """
         arrays, header = files.read(path, checkpoints.AGENT, checkpoints.CHECKPOINT)
         if env is None and header["env"] is None:
             raise ValueError(f"{str(path)!r} does not name its environment: pass env=")
         env = header["env"] if env is None else env
         settings = checkpoints.settings_in(header)
+        if robust is not None:
+            settings["robust"] = checkpoints.module_for(header, robust, path)
         example = maker(env)[0]()
         space = check_spaces(example)[0]
         example.close()

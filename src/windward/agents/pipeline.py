@@ -15,7 +15,7 @@ from windward.agents.losses import Batch
 
 
 class Half(NamedTuple):
-    """One network after a step."""
+    """One network after a step; it has no loss before the first."""
 
     params: Any
     optimiser: Any
@@ -31,10 +31,16 @@ class Pending(NamedTuple):
 
 
 class Pipeline:
-    """Takes batches, and gives networks as they become ready."""
+    """Takes batches, and gives networks as they become ready.
 
-    def __init__(self, rule: Rule, learner: Learner) -> None:
+    Without `values` critic and vector head stay as they are, without `base` the policy does.
+    """
+
+    def __init__(
+        self, rule: Rule, learner: Learner, *, values: bool = True, base: bool = True
+    ) -> None:
         self._rule, self._steps = rule, learner.steps
+        self._values, self._base = values, base
         self._critic = _ready(Half(learner.critic, learner.critic_optimiser, None))
         self._policy = _ready(Half(learner.policy, learner.policy_optimiser, None))
         self._target_critic = _ready(Half(learner.target_critic, None, None))
@@ -50,11 +56,13 @@ class Pipeline:
     def submit(self, batch: Batch) -> Pending:
         """Starts an update, or lines it up behind those under way."""
         before, plain = self._critic, batch._replace(vector=None)
-        self._critic = self._threads[0].submit(
-            self._td_step, critic_step, before, self._target_critic, self._target_policy, plain
-        )
-        self._policy = self._threads[1].submit(self._policy_step, self._policy, before, batch)
-        if self._vector is not None and self._target_vector is not None:
+        if self._values:
+            self._critic = self._threads[0].submit(
+                self._td_step, critic_step, before, self._target_critic, self._target_policy, plain
+            )
+        if self._base:
+            self._policy = self._threads[1].submit(self._policy_step, self._policy, before, batch)
+        if self._values and self._vector is not None and self._target_vector is not None:
             self._vector = self._threads[2].submit(
                 self._td_step, vector_step, self._vector, self._target_vector, self._target_policy,
                 batch,

@@ -187,7 +187,7 @@ class RemoteActors:
             what, why = f"actor {i} was lost and is replaced", str(error).partition("\n")[0]
             self._ray.kill(seat.worker)  # one that only cannot be reached must not come back
             seat.worker = None
-        warnings.warn(f"{what}; learning goes on: {why}", stacklevel=5)
+        warnings.warn(f"{what}; learning goes on: {why}", stacklevel=6)
 
     def close(self) -> None:
         """Closes the environments and ends the actors; and Ray, if it was started here."""

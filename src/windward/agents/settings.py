@@ -1,11 +1,12 @@
 """The settings of D4PG: Acme's for continuous control, and the paper's appendix's."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from windward import checks
 from windward.agents.learner import Rule
+from windward.agents.robust import Robust, as_robust
 from windward.bases.vectors import horizon
 
 
@@ -49,6 +50,8 @@ class Settings:
     """on how far the policy's output before tanh goes beyond 2; 0 as in Acme"""
     segment: int = 50_000
     """steps between checkpoints; episodes are cut there, so that a resumed run is the same run"""
+    robust: Robust = field(default_factory=Robust)
+    """training with the adaptive module on; without a signal it is off"""
 
     def __post_init__(self) -> None:
         widths = self.widths if isinstance(self.widths, Sequence) else (self.widths,)
@@ -66,6 +69,7 @@ class Settings:
             zero = name in ("sigma", "saturation_penalty")
             self._keep(name, float(checks.positive(name, getattr(self, name), zero=zero)))
         self._keep("gamma", checks.discount("gamma", self.gamma))
+        self._keep("robust", as_robust(self.robust))
         if self.num_atoms > 1 and not self.v_min < self.v_max:
             raise ValueError(f"v_min must be below v_max; got {self.v_min} and {self.v_max}")
         if self.min_replay > self.replay_size:

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from windward.agents.actors import Actors, Recent
+from windward.agents.adaptation import Adaptation, peek
 from windward.agents.learner import Learner
 from windward.agents.pipeline import Pending, Pipeline
 from windward.agents.progress import Log, Progress
@@ -43,8 +44,14 @@ class Plan:
 class Training:
     """Everything that learning changes; a checkpoint holds all of it."""
 
-    def __init__(self, settings: Settings, seed: int, learner: Learner) -> None:
-        self.settings, self.seed = settings, seed
+    def __init__(
+        self,
+        settings: Settings,
+        seed: int,
+        learner: Learner,
+        adaptation: Adaptation | None = None,
+    ) -> None:
+        self.settings, self.seed, self.adaptation = settings, seed, adaptation
         self.learner = learner
         self.acting = as_numpy(learner.policy)
         self.replay: Replay | None = None
@@ -64,7 +71,7 @@ class Training:
     def updates_due(self, steps: int) -> int:
         """How many updates so many more steps allow, at `samples_per_insert`."""
         assert self.replay is not None
-        if len(self.replay) < self.settings.min_replay:
+        if len(self.replay) < self.settings.min_replay or self.settings.robust.update == "neither":
             return 0
         per_update = self.settings.batch_size / self.settings.samples_per_insert
         self.owed += steps
@@ -86,14 +93,22 @@ class Training:
         parts = [update.critic.result(), policy]
         if update.vector is not None:
             parts.append(update.vector.result())
-        self.losses = [float(part.loss) for part in parts]
-        if not np.isfinite(self.losses).all():
+        losses = [part.loss for part in parts]  # None of a network that does not learn
+        self.losses = [np.nan if loss is None else float(loss) for loss in losses]
+        if not np.isfinite([float(loss) for loss in losses if loss is not None]).all():
             raise NotFinite(
                 f"the losses of critic, policy and vector head (if any) are {self.losses}; the "
                 "last checkpoint is as it was. Try a smaller learning_rate, or a range "
                 "[v_min, v_max] that fits"
             )
-        self.acting = as_numpy(policy.params)
+        self.act_by(policy.params, *(part.params for part in parts if part is not policy))
+
+    def act_by(self, policy: Params, critic: Params, vector: Params | None = None) -> None:
+        """The next steps act by this policy, and the module's values are of these networks."""
+        self.acting = as_numpy(policy)
+        if self.adaptation is not None:
+            head = None if vector is None else as_numpy(vector)
+            self.adaptation.follow(self.acting, as_numpy(critic), head)
 
     def settle(self, pending: deque[Pending], pipeline: Pipeline) -> None:
         """Waits for all updates under way."""
@@ -109,7 +124,8 @@ class Training:
                 "the networks are no longer finite; the last checkpoint is as it was. Try a "
                 "smaller learning_rate"
             )
-        self.learner, self.acting = learner, as_numpy(learner.policy)
+        self.learner = learner
+        self.act_by(learner.policy, learner.critic, learner.vector)
 
     def report(self, plan: Plan) -> bool:
         """Evaluates, writes the curves and keeps the best; False if the callback said stop."""
@@ -123,6 +139,7 @@ class Training:
             eval_worst=float(returns.min()),
             train_return=float(np.mean(recent)) if recent else np.nan,
             **dict(zip(LOSSES, self.losses, strict=False)),
+            **({} if self.adaptation is None else self.adaptation.report()),
         )
         if plan.folder is not None and mean >= self.best:  # of equal ones the newest
             plan.save_best(plan.folder / "best.npz")
@@ -163,7 +180,7 @@ class Training:
                 f"discounted returns reach from {min(seen):.0f} to {max(seen):.0f}, beyond what "
                 f"the critic can tell: set v_min and v_max around them (now {low:.0f} and "
                 f"{high:.0f})",
-                stacklevel=4,  # whoever called learn
+                stacklevel=5,  # whoever called learn
             )
 
     def segment(self, plan: Plan, actors: Actors, pipeline: Pipeline, progress: Progress) -> bool:
@@ -175,6 +192,9 @@ class Training:
         adders = [NStep(replay, chosen.n_step, chosen.gamma) for _ in range(chosen.num_envs)]
         seeds = [seed_of(self.seed, 4, index, i) for i in range(chosen.num_envs)]
         actors.reset(seeds, adders, chosen.gamma)
+        if self.adaptation is not None:
+            shape = chosen.num_envs, self.adaptation.engine.algorithm.d_u
+            self.adaptation.begin(peek(self.exploring, shape))
         pending: deque[Pending] = deque()
         going = True
         while going and self.timesteps < end:

@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from windward.core import history
-from windward.core.credit import Credit
+from windward.core.credit import Credit, Look
 from windward.core.estimators import Estimator
 from windward.core.policies import Policy
 from windward.core.signals import Signal
@@ -80,7 +80,7 @@ def assemble(
     update: Transform,
 ) -> Functions:
     """The loop of `algo:generic` from its parts."""
-    needs = tuple(dict.fromkeys((*signal.needs, *policy.aux)))
+    needs = tuple(dict.fromkeys((*signal.needs, *policy.aux, *credit.needs)))
     length = h + estimator.lags - 1
 
     def plan_all(learner: Learner, local: Local) -> Plan:
@@ -148,7 +148,7 @@ def assemble(
                 )
             record = policy.record(M, window, local.unit, tr, hyper)
             # The score, not the record: a masked action's logit may well be -inf.
-            finite = _finite((tr.c, w_hat, score))
+            finite = _finite((tr.c, w_hat, score, [tr.aux[name] for name in credit.needs]))
             return w_hat, local._replace(records=history.push(local.records, record)), finite
 
         w_hat, seen, finite = jax.vmap(look)(old, tr)
@@ -157,7 +157,9 @@ def assemble(
         tr = tr._replace(c=jnp.where(accepted, tr.c, 0.0))
         w_hat = jnp.where(accepted[:, None], w_hat, 0.0)
 
-        credit_state, credited = credit.update(learner.credit, tr, seen)
+        credit_state, credited = credit.update(
+            learner.credit, Look(tr, seen, w_hat, accepted), hyper
+        )
         gradients = jax.vmap(estimator.gradient, (None, 0, 0, 0, None))(
             M, credited, seen, tr, hyper
         )

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 
 from windward.core import history
-from windward.core.policies import Policy
+from windward.core.parametrisations import Parametrisation
+from windward.core.policies import Policy, pull_back
 from windward.types import Array, Hyper, Local, PyTree, Transition
 
 
@@ -27,6 +28,11 @@ def box(h: int) -> tuple[float, ...]:
     return (1.0,) * h
 
 
+def exponential(decay: float, h: int) -> tuple[float, ...]:
+    """The trace of λ-advantages: decay^i, cut off after h steps."""
+    return tuple(float(decay) ** i for i in range(h))
+
+
 def score_function(policy: Policy, h: int, trace: tuple[float, ...]) -> Estimator:
     """The paper's estimate, for every policy: credit_t Σ_i trace[i] ∇_M log π(step t-i).
 
@@ -34,6 +40,7 @@ def score_function(policy: Policy, h: int, trace: tuple[float, ...]) -> Estimato
     c_t Σ⁻¹ Σ_{i=0..h-1} n_{t-i} ⊗ J_i (`algo:generic` line 6, deviation 4),
     c_t Σ_i ∇_M log π(u_{t-i} | ŵ_{t-i-1:t-i-h}, M) (`algo:discrete` line 6),
     (d_u c_t/δ) Σ_i n_{t-i} ⊗ ŵ_{t-i-1:t-i-h} (`algo:banditgpc` line 5).
+    A credit may be one number, or one for each lag.
     """
     lags = len(trace)
 
@@ -41,6 +48,19 @@ def score_function(policy: Policy, h: int, trace: tuple[float, ...]) -> Estimato
         windows = history.past_windows(local.w_hist, h, lags)
         weights = credit * jnp.asarray(trace, dtype=credit.dtype)
         return policy.score(M, local.records, windows, weights, hyper)
+
+    return Estimator(lags, gradient)
+
+
+def chain_rule(parametrisation: Parametrisation, h: int, lags: int) -> Estimator:
+    """Σ_{i<lags} λ_i ⊗ J_{t-i} from credits λ (lags, d_u) that are slopes of the cost already.
+
+    J_{t-i} is the Jacobian of π(ŵ_{t-i-1:t-i-h} | M) in M; there is no score, and so none of the
+    variance of n/σ².
+    """
+
+    def gradient(M: PyTree, credit: Array, local: Local, tr: Transition, hyper: Hyper) -> PyTree:
+        return pull_back(parametrisation, M, history.past_windows(local.w_hist, h, lags), credit)
 
     return Estimator(lags, gradient)
 

@@ -93,7 +93,7 @@ def sphere() -> Noise:
     return Noise(draw, precision)
 
 
-def _pull_back(
+def pull_back(
     parametrisation: Parametrisation, M: PyTree, windows: Array, cotangents: Array
 ) -> PyTree:
     """Σ_i cotangents[i] ⊗ J_i, with the paper's J_i at M by autodiff."""
@@ -121,7 +121,7 @@ def action_noise(parametrisation: Parametrisation, d_u: int, noise: Noise) -> Po
 
     def score(M: PyTree, records: Array, windows: Array, weights: Array, hyper: Hyper) -> PyTree:
         precisions = jax.vmap(noise.precision, (0, None))(records, hyper)
-        return _pull_back(parametrisation, M, windows, weights[:, None] * precisions)
+        return pull_back(parametrisation, M, windows, weights[:, None] * precisions)
 
     def action_score(M: PyTree, window: Array, unit: Array, tr: Transition, hyper: Hyper) -> Array:
         return noise.precision(noise.draw(unit, hyper), hyper)
@@ -129,6 +129,19 @@ def action_noise(parametrisation: Parametrisation, d_u: int, noise: Noise) -> Po
     return Policy(
         parametrisation.init, (d_u,), jax.random.normal, plan, record, score, action_score, add
     )
+
+
+def remembering(policy: Policy) -> Policy:
+    """The same policy, with a record {n, v, c}: the draw, all that moved the base action, cost."""
+
+    def record(M: PyTree, window: Array, unit: Array, tr: Transition, hyper: Hyper) -> PyTree:
+        plan = policy.plan(M, window, unit, hyper)
+        return {"n": plan.draw, "v": plan.correction + plan.draw, "c": tr.c}
+
+    def score(M: PyTree, records: PyTree, windows: Array, weights: Array, hyper: Hyper) -> PyTree:
+        return policy.score(M, records["n"], windows, weights, hyper)
+
+    return policy._replace(record=record, score=score)
 
 
 def parameter_noise(parametrisation: Parametrisation, size: int) -> Policy:
@@ -184,13 +197,11 @@ def softmax(parametrisation: Parametrisation, d_u: int, *, score_at: str) -> Pol
         M: PyTree, records: PyTree, windows: Array, weights: Array, hyper: Hyper
     ) -> PyTree:
         at_M = jax.vmap(logit_score, (None, 0, 0, 0))(M, windows, records["u"], records["logits"])
-        return _pull_back(
-            parametrisation, M, windows, (weights * records["weight"])[:, None] * at_M
-        )
+        return pull_back(parametrisation, M, windows, (weights * records["weight"])[:, None] * at_M)
 
     def record_score(M: PyTree, window: Array, unit: Array, tr: Transition, hyper: Hyper) -> PyTree:
         in_logits = action_score(M, window, unit, tr, hyper)
-        return _pull_back(parametrisation, M, window[None], in_logits[None])
+        return pull_back(parametrisation, M, window[None], in_logits[None])
 
     def score_drawn(
         M: PyTree, records: PyTree, windows: Array, weights: Array, hyper: Hyper

@@ -23,6 +23,9 @@ GRAD_Q_MINUS_C = "grad_q_minus_c"  # gradient in u of Q(x_t, u) - c(x_t, u), at 
 C_VEC = "c_vec"  # vector cost c(x_t)
 V_VEC_NEXT = "v_vec_next"  # vector value of x_{t+1}
 Q_VEC = "q_vec"  # vector Q(x_t, u_t)
+V_NOW = "v"  # V(x_t)
+X_NOW = "x"  # x_t, for estimators that look at states
+X_NEXT = "x_next"  # x_{t+1}, of the step and not of a reset after it
 LOGITS = "logits"  # the base policy's logits
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import optax
 
-from windward.core import credit, estimators, parametrisations, policies, updates
+from windward.core import credit, estimators, models, parametrisations, policies, updates
 from windward.core.algorithm import Functions, assemble
 from windward.core.parametrisations import Factory
 from windward.core.projections import Projection
@@ -30,6 +30,10 @@ class Spec:
     project: Any = None
     every_episodes: int | str | None = None  # a number, or "told"
     score_at: str = "drawn"  # where dmf_gpc takes its scores
+    gradient: str = "reinforce"
+    baseline: str = "none"
+    lam: float = 0.0  # of the advantages
+    d_x: int = 0  # of the states that gradient="response" looks at
 
 
 def _policy(spec: Spec) -> policies.Policy:
@@ -43,16 +47,44 @@ def _policy(spec: Spec) -> policies.Policy:
     return policies.action_noise(pi, spec.d_u, noise)
 
 
+def _learning(
+    spec: Spec, policy: policies.Policy
+) -> tuple[policies.Policy, estimators.Estimator, credit.Credit]:
+    """The policy with the memory that it needs, the estimator and the credit."""
+    h = spec.h
+    if spec.kind == "base_only":
+        return policy, estimators.zero(), credit.cost()
+    if spec.gradient in ("quadratic", "response"):
+        pi = spec.parametrisation(h, spec.d_u, spec.d_w)
+        given = (
+            models.quadratic_cost(h, spec.d_u, spec.d_w)
+            if spec.gradient == "quadratic"
+            else models.response(h, spec.d_u, spec.d_w, spec.d_x)
+        )
+        chain_rule = estimators.chain_rule(pi, h, models.lags_of(h))
+        return policies.remembering(policy), chain_rule, given
+    trace = estimators.box(h)
+    if spec.gradient == "reinforce" and spec.baseline == "none":
+        return policy, estimators.score_function(policy, h, trace), credit.cost()
+    first = credit.cost()
+    if spec.gradient == "residual":
+        policy, first, trace = policies.remembering(policy), credit.residual(h), (*trace, 0.0)
+    elif spec.gradient == "advantage":
+        first, trace = credit.advantage(spec.gamma), estimators.exponential(spec.lam, h)
+    baselines = {
+        "none": (),
+        "mean": (credit.running_mean(),),
+        "regression": (credit.on_disturbances(h, spec.d_w),),
+    }
+    given = credit.chain(first, *baselines[spec.baseline], credit.normalised(h))
+    return policy, estimators.score_function(policy, h, trace), given
+
+
 @lru_cache(maxsize=256)
 def build(spec: Spec) -> Functions:
     """The functions of a spec, one object for equal specs."""
-    policy = _policy(spec)
+    policy, estimator, given = _learning(spec, _policy(spec))
     projection = None if spec.project is None else Projection(spec.project, {})
-    estimator = (
-        estimators.zero()
-        if spec.kind == "base_only"
-        else estimators.score_function(policy, spec.h, estimators.box(spec.h))
-    )
     return assemble(
         h=spec.h,
         d_u=spec.d_u,
@@ -61,7 +93,7 @@ def build(spec: Spec) -> Functions:
         signal=spec.signal,
         policy=policy,
         estimator=estimator,
-        credit=credit.cost(),
+        credit=given,
         counts_episodes=spec.every_episodes is not None,
         update=updates.gradient_step(
             delay_by=spec.delay,

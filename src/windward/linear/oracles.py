@@ -45,6 +45,9 @@ def _q(data: Data, step: Step) -> Array:
 ORACLES: dict[str, Callable[[Data, Step], Array]] = {
     signals.W: lambda data, step: step.w,
     signals.X_PRED: lambda data, step: apply(data["A_sim"], step.x) + apply(data["B_sim"], step.u),
+    signals.X_NOW: lambda data, step: step.x,
+    signals.X_NEXT: lambda data, step: step.x_next,
+    signals.V_NOW: lambda data, step: quadratic(data["P"], step.x),
     signals.V_NEXT: lambda data, step: quadratic(data["P"], step.x_next),
     signals.Q_NOW: _q,
     signals.GRAD_Q_MINUS_C: lambda data, step: (
@@ -57,7 +60,7 @@ ORACLES: dict[str, Callable[[Data, Step], Array]] = {
     ),
 }
 
-_SCALAR = {signals.V_NEXT, signals.Q_NOW, signals.GRAD_Q_MINUS_C}
+_SCALAR = {signals.V_NOW, signals.V_NEXT, signals.Q_NOW, signals.GRAD_Q_MINUS_C}
 _VECTOR = {signals.C_VEC, signals.V_VEC_NEXT, signals.Q_VEC}
 
 

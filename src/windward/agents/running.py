@@ -1,0 +1,76 @@
+"""A call of `learn`: environments, threads and files are taken up, and given back at its end."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import gymnasium as gym
+from threadpoolctl import threadpool_limits
+
+from windward.adapt.sources import Source
+from windward.agents import remote
+from windward.agents.actors import Actors
+from windward.agents.pipeline import Pipeline
+from windward.agents.progress import Progress
+from windward.agents.training import Plan, Training, seed_of
+from windward.bases.features import Features
+
+
+def run(
+    training: Training,
+    plan: Plan,
+    make: Callable[..., gym.Env],
+    features: Features | None,
+    sizes: tuple[int, int, int],
+    backend: str,
+    progress_bar: bool,
+    source: Callable[[list[gym.Env], list[int]], Source],
+) -> None:
+    """Learns until the plan is fulfilled, or its callback says stop.
+
+    `sizes` are those of an observation, an action and φ; `source` gives what a module hears of
+    environments, with a seed for each.
+    """
+    chosen, module = training.settings, training.adaptation
+    actors: Any
+    segment: Callable[..., bool]
+    if backend == "ray":
+        start = seed_of(training.seed, 6, training.timesteps)
+        actors = remote.RemoteActors(make, chosen, features, sizes, start)
+        segment = remote.segment
+    else:
+        actors = Actors(
+            make, chosen.num_envs, chosen.sigma, training.recent, features, adaptation=module
+        )
+        segment = Training.segment
+    pipeline = Pipeline(
+        chosen.rule,
+        training.learner,
+        values=chosen.robust.update in ("both", "values"),
+        base=chosen.robust.update in ("both", "base"),
+    )
+    training.log.open(plan.folder)
+    try:
+        # The policy is small: BLAS threads would only get in the way of the updates' threads.
+        with (
+            threadpool_limits(1, "blas"),
+            Progress(plan.total, training.timesteps, progress_bar) as progress,
+        ):
+            going = True
+            while going and training.timesteps < plan.total:
+                if module is not None:
+                    # Simulators begin anew at every checkpoint: a resumed run is the same run.
+                    first = int(chosen.robust.simulator.get("seed", training.seed))
+                    at = training.timesteps // chosen.segment
+                    seeds = [seed_of(first, 7, at, i) for i in range(chosen.num_envs)]
+                    module.source = source(actors.envs, seeds)
+                going = segment(training, plan, actors, pipeline, progress)
+    except BaseException:
+        # Stopped in the middle: what was learned until then is this agent's all the same.
+        with suppress(Exception):
+            training.adopt(pipeline)
+        raise
+    finally:
+        pipeline.close()
+        actors.close()
+        training.log.close()
