@@ -1,6 +1,7 @@
 """The adaptive layer on Gymnasium: `RobustWrapper` for environments, `robustify` for policies."""
 
 from windward.adapt.building import logits_from
+from windward.adapt.counterfactual import Search
 from windward.adapt.module import Fault
 from windward.adapt.policy import RobustPolicy, robustify
 from windward.adapt.sources import PD1, PD2, PD3, Own
@@ -16,6 +17,7 @@ __all__ = [
     "RobustPolicy",
     "RobustVectorWrapper",
     "RobustWrapper",
+    "Search",
     "logits_from",
     "robustify",
 ]

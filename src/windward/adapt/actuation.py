@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 
+from windward.adapt.engine import Engine
 from windward.bases.actions import ActionCode
 
 Rows = np.ndarray
@@ -23,6 +24,7 @@ class Executed(NamedTuple):
     lost: np.ndarray  # (B,) bool: the base action was not usable and the middle is executed
     number: np.ndarray | None = None  # (B,) discrete: the action's number from 0
     logits: np.ndarray | None = None  # (B, d_u)
+    odd: bool = True  # whether a row may be clipped or lost
 
 
 class Actuation(Protocol):
@@ -32,9 +34,9 @@ class Actuation(Protocol):
     discrete: bool
 
     def __call__(
-        self, x: Any, base: Any, correction: Rows, draw: Rows, fallback: np.ndarray | None
+        self, x: Any, base: Any, plan: Engine, fallback: np.ndarray | None = None
     ) -> Executed:
-        """The action of each row; `fallback` rows (None for none) take none of the correction."""
+        """The action of each row; `fallback` rows (None for none) take none of the plan."""
 
     def alone(self, base: Any) -> Executed:
         """Base actions where they can be executed, the middle of the space elsewhere."""
@@ -100,33 +102,47 @@ class Continuous:
         self._half = code.half.astype(np.float64)
         self._low = space.low.ravel().astype(np.float64)
         self._high = space.high.ravel().astype(np.float64)
+        self._never = np.zeros(1, dtype=bool)
         self._middle = code.decode(np.zeros((1, code.size), np.float32)).ravel().astype(np.float64)
 
     def __call__(
-        self, x: Any, base: Any, correction: Rows, draw: Rows, fallback: np.ndarray | None
+        self, x: Any, base: Any, plan: Engine, fallback: np.ndarray | None = None
     ) -> Executed:
         """See the class."""
-        rows = np.asarray(base, dtype=np.float64).reshape(-1, self.d_u)
-        added = self._half * (correction + draw)
-        if fallback is None and np.isfinite(rows).all():
-            lost = np.zeros(len(rows), dtype=bool)
-        else:
-            lost = np.logical_not(np.isfinite(rows).all(axis=1))
-            alone = lost if fallback is None else fallback | lost
-            rows = np.where(lost[:, None], self._middle, rows)
-            added = np.where(alone[:, None], 0.0, added)
+        rows = base.reshape(-1, self.d_u)
+        added = self._half * plan.added
+        if fallback is None:
+            wanted = rows + added
+            inside = np.clip(wanted, self._low, self._high)
+            # Equal, so finite and inside; and of the space's type what was not touched is the same.
+            if (inside == wanted).all() and (base.dtype == self._dtype or added.any()):
+                action = inside.astype(self._dtype).reshape(-1, *self._shape)
+                no = self._no(len(rows))
+                return Executed(action, no, no, odd=False)
+        return self._with_care(base, rows.astype(np.float64), added, fallback)
+
+    def _with_care(
+        self, base: Any, rows: Rows, added: Rows, fallback: np.ndarray | None
+    ) -> Executed:
+        """Actions where something is clipped, lost or left alone."""
+        lost = np.logical_not(np.isfinite(rows).all(axis=1))
+        alone = lost if fallback is None else fallback | lost
+        rows = np.where(lost[:, None], self._middle, rows)
+        added = np.where(alone[:, None], 0.0, added)
         wanted = rows + added
-        inside = np.minimum(np.maximum(wanted, self._low), self._high)
+        inside = np.clip(wanted, self._low, self._high)
         clipped = (inside != wanted).any(axis=1)
         if not added.any() and not (lost | clipped).any():
             return Executed(base, clipped, lost)
-        action = inside.astype(self._dtype).reshape(-1, *self._shape)
-        return Executed(action, clipped, lost)
+        return Executed(inside.astype(self._dtype).reshape(-1, *self._shape), clipped, lost)
+
+    def _no(self, rows: int) -> np.ndarray:
+        return self._never if len(self._never) == rows else np.zeros(rows, dtype=bool)
 
     def alone(self, base: Any) -> Executed:
         """See Actuation."""
-        none = np.zeros((len(base), self.d_u))
-        return self(None, base, none, none, np.ones(len(base), dtype=bool))
+        rows = np.asarray(base, dtype=np.float64).reshape(-1, self.d_u)
+        return self._with_care(base, rows, np.zeros_like(rows), None)
 
 
 class Softmax:
@@ -144,9 +160,10 @@ class Softmax:
         self._dtype = space.dtype
 
     def __call__(
-        self, x: Any, base: Any, correction: Rows, draw: Rows, fallback: np.ndarray | None
+        self, x: Any, base: Any, plan: Engine, fallback: np.ndarray | None = None
     ) -> Executed:
         """See the class."""
+        correction, draw = plan.correction, plan.draw
         index, lost = self._index(base)
         logits = np.asarray(self._logits(x), dtype=np.float64)
         if logits.shape != (len(index), self.d_u):

@@ -8,14 +8,17 @@ import numpy as np
 
 from windward import checks, envs
 from windward.adapt.actuation import Actuation, Continuous, Softmax, refuse
+from windward.adapt.counterfactual import Counterfactual
 from windward.adapt.engine import Engine
 from windward.adapt.module import Module
 from windward.adapt.sources import PD1, PD2, PD3, ObservedPD3, Own, Source
-from windward.bases.policies import logits_of
+from windward.bases.policies import logits_of, predictor
 from windward.bases.sb3 import critic_of, library_of
+from windward.core.algorithm import Algorithm
 from windward.core.recipes import dmf_gpc, mf_gpc
 
 NAMES = ("pd1", "pd2", "pd3", "auto")
+COUNTERFACTUAL = "counterfactual"
 
 
 def make_module(
@@ -27,23 +30,66 @@ def make_module(
     seed: int,
     options: dict[str, Any],
     timely: Any = None,
+    model: Any = None,
 ) -> Module:
-    """The module of a wrapper; `options` are those of `mf_gpc`, or of `dmf_gpc` for logits."""
+    """The module of a wrapper; `options` are those of `mf_gpc`, or of `dmf_gpc` for logits.
+
+    Options that are None are left to the recipe. `gradient="auto"` is "counterfactual" where it can
+    be, for one environment with a simulator at hand and the model, and the paper's elsewhere.
+    """
+    if checks.integer("seed", seed, 0) >= 2**32:
+        raise ValueError(f"seed must be below 2**32; got {seed}")
     actuation = make_actuation(*spaces, logits)
-    d_u = actuation.d_u
-    recipe: Callable[..., Any] = mf_gpc
+    options = {name: each for name, each in options.items() if each is not None}
+    gradient, search = options.pop("gradient", "auto"), options.pop("search", None)
+    why_not = _why_no_replays(source, actuation, rows, model)
+    if gradient == "auto":
+        given = {"eta", "sigma", "M0"} & set(options)
+        gradient = "reinforce" if why_not or given else COUNTERFACTUAL
+    teacher = None
+    if gradient == COUNTERFACTUAL:
+        if why_not:
+            raise ValueError(f"gradient {COUNTERFACTUAL!r} cannot be had: {why_not}")
+        options |= {"eta": 0.0, "sigma": 0.0}  # replays need no exploration
+        assert isinstance(source, PD3)
+        assert isinstance(spaces[1], gym.spaces.Box)
+        policy, h = predictor(model, spaces[1]), options.get("h", 5)
+        teacher = Counterfactual(source.simulators[0], policy, spaces[1], h, seed, search)
+    elif search is not None:
+        raise ValueError(f"search= is for gradient={COUNTERFACTUAL!r}; got gradient={gradient!r}")
+    elif gradient in ("advantage", "response"):
+        raise ValueError(
+            f"gradient {gradient!r} looks at states, and works in windward.linear.simulate alone; "
+            "in a wrapper there are reinforce, residual, quadratic and counterfactual"
+        )
+    elif gradient != "reinforce":
+        options["gradient"] = gradient
+    algorithm = _algorithm(actuation, source, options)
+    engine = Engine(algorithm, rows, shared, seed)
+    return Module(engine, source, actuation, timely, gradient, teacher)
+
+
+def _why_no_replays(source: Source, actuation: Actuation, rows: int, model: Any) -> str:
+    """What is missing for counterfactual replays; nothing if they can be had."""
+    if not isinstance(source, PD3) or source.coordinates != "state":
+        return "it needs signal='pd3' with a simulator of the environment as it runs"
+    if model is None:
+        return "it replays the base policy: pass model="
+    if actuation.discrete:
+        return "actions are discrete"
+    return "it is for one environment at a time" if rows > 1 else ""
+
+
+def _algorithm(actuation: Actuation, source: Source, options: dict[str, Any]) -> Algorithm:
+    recipe: Callable[..., Algorithm] = mf_gpc
     if actuation.discrete:
         recipe = dmf_gpc
         options = {name: each for name, each in options.items() if name != "sigma"}
-    d_w = d_u if source.d_w is None else source.d_w
+    d_w = actuation.d_u if source.d_w is None else source.d_w
     try:
-        algorithm = recipe(d_u, d_w, signal=source.signal, gamma=source.gamma, **options)
+        return recipe(actuation.d_u, d_w, signal=source.signal, gamma=source.gamma, **options)
     except TypeError as error:
         raise ValueError(f"{recipe.__name__} does not take these options: {error}") from error
-    if checks.integer("seed", seed, 0) >= 2**32:
-        raise ValueError(f"seed must be below 2**32; got {seed}")
-    engine = Engine(algorithm, rows, shared, seed)
-    return Module(engine, source, actuation, timely)
 
 
 def make_actuation(observations: gym.Space, actions: gym.Space, logits: Any) -> Actuation:

@@ -24,6 +24,7 @@ jax.config.update("jax_cpu_enable_async_dispatch", False)
 BLOCK = 256  # steps whose draws are made at once
 HEAD = 5  # columns before the aux values: c, terminated, truncated, valid, learn; then discrete u
 SCALARS = (signals.V_NEXT, signals.Q_NOW)  # aux of one number for each row
+VECTORS = (signals.W, signals.C_VEC, signals.V_VEC_NEXT, signals.Q_VEC)  # aux of d_w numbers
 
 
 class Step(NamedTuple):
@@ -74,8 +75,8 @@ class Engine:
             tuple((name, np.shape(value)) for name, value in algorithm.hyper.items()),
             jnp.zeros(()).dtype,
         )
-        self._dtype = np.dtype(jnp.zeros(()).dtype)
-        self._table = np.zeros((rows, self._program.width), self._dtype)
+        self._head = rows * told_width(algorithm.d_u, algorithm.d_w)
+        self._table = np.zeros((rows, self._program.width), jnp.zeros(()).dtype)
         self._discrete = signals.LOGITS in algorithm.needs
         self._usual = [np.array([[0, 0, 1, learn]] * rows) for learn in (False, True)]
         self._key = jax.random.key(np.uint32(seed))
@@ -101,12 +102,24 @@ class Engine:
     def _read(self, vector: Any) -> Seen:
         """Takes over what the program gave: the table for the host, and behind it the state."""
         self._vector = vector
-        rows, d_u, d_w = self.rows, self.algorithm.d_u, self.algorithm.d_w
-        width = 2 * d_u + d_w + 1
         # A copy: whoever keeps what is told would otherwise keep the whole state alive.
-        table = np.array(np.asarray(vector)[: rows * width]).reshape(rows, width)
-        self.correction, self.draw = table[:, :d_u], table[:, d_u : 2 * d_u]
-        return Seen(table[:, 2 * d_u : -1], table[:, -1])
+        told = self._told = np.asarray(vector)[: self._head].copy().reshape(self.rows, -1)
+        return Seen(told[:, 3 * self.algorithm.d_u : -1], told[:, -1])
+
+    @property
+    def added(self) -> np.ndarray:
+        """Correction and noise of the pending plan, (B, d_u)."""
+        return self._told[:, : self.algorithm.d_u]
+
+    @property
+    def correction(self) -> np.ndarray:
+        """The pending correction."""
+        return self._told[:, self.algorithm.d_u : 2 * self.algorithm.d_u]
+
+    @property
+    def draw(self) -> np.ndarray:
+        """The pending noise, or Gumbel noise for logits."""
+        return self._told[:, 2 * self.algorithm.d_u : 3 * self.algorithm.d_u]
 
     def observe(self, step: Step, learn: bool = True, unit: np.ndarray | None = None) -> Seen:
         """One step; with `learn=False` ŵ enters the windows and nothing is learned.
@@ -129,19 +142,34 @@ class Engine:
     @property
     def state(self) -> State:
         """The state as arrays of NumPy; without a shared M all leaves have a leading row axis."""
-        skip = self.rows * (2 * self.algorithm.d_u + self.algorithm.d_w + 1)
-        state: State = self._program.packing.unpack(np.asarray(self._vector)[skip:])
+        state: State = self._program.packing.unpack(np.asarray(self._vector)[self._head :])
         return state
 
     @state.setter
     def state(self, state: State) -> None:
-        skip = self.rows * (2 * self.algorithm.d_u + self.algorithm.d_w + 1)
-        told = np.asarray(self._vector)[:skip]
+        told = np.asarray(self._vector)[: self._head]
         self._vector = jnp.concatenate([told, self._program.packing.pack(state)])
         # A plan follows from the state; a step that is not valid changes nothing and plans anew.
         none, no = np.zeros(self.rows), np.zeros(self.rows, dtype=bool)
         unit = np.zeros((self.rows, self._program.unit_size))
         self.observe(Step(none, self.blank(), no, no, no), unit=unit)
+
+    @property
+    def M(self) -> Any:
+        """The parameters: (h, d_u, d_w), with a leading row axis where M is not shared."""
+        return self.state.learner.M
+
+    @M.setter
+    def M(self, M: Any) -> None:
+        now = self.state
+        if not isinstance(now.learner.M, np.ndarray):
+            raise ValueError("M can be set for the linear parametrisation alone")
+        array = np.asarray(M, dtype=now.learner.M.dtype)
+        if array.shape != now.learner.M.shape or not np.isfinite(array).all():
+            raise ValueError(
+                f"M must be finite and of shape {now.learner.M.shape}; got {array.shape}"
+            )
+        self.state = now._replace(learner=now.learner._replace(M=jnp.asarray(array)))
 
     def quieten(self) -> None:
         """Takes the draw out of the pending plan, and out of what will be remembered of it."""
@@ -151,10 +179,7 @@ class Engine:
     def shaped(self, aux: dict[str, Any]) -> dict[str, np.ndarray]:
         """Aux values as tables with a row for each environment; refuses what is no such thing."""
         widths = [each for each in self._program.widths if each[0] in aux]
-        return {
-            name: np.asarray(aux[name], dtype=np.float64).reshape(self.rows, width)
-            for name, width in widths
-        }
+        return {name: _table(aux[name], self.rows, width) for name, width in widths}
 
     def blank(self) -> dict[str, np.ndarray]:
         """Aux values of nothing."""
@@ -165,6 +190,21 @@ class Engine:
         self.seed, self._key = seed, jax.random.key(np.uint32(seed))
         self.t, self._block_at = t, -1
         self.state = state
+
+
+def told_width(d_u: int, d_w: int) -> int:
+    """Numbers that a row is told: added, correction, draw, ŵ, accepted."""
+    return 3 * d_u + d_w + 1
+
+
+def _table(values: Any, rows: int, width: int) -> np.ndarray:
+    if (
+        isinstance(values, np.ndarray)
+        and values.shape == (rows, width)
+        and values.dtype.kind == "f"
+    ):
+        return values
+    return np.asarray(values, dtype=np.float64).reshape(rows, width)
 
 
 @lru_cache(maxsize=64)
@@ -192,7 +232,7 @@ def _program(
     key = jax.random.key(0)
     unit_shape = jax.eval_shape(lambda: functions.unit(key, 1)).shape[1:]
     unit_size = int(np.prod(unit_shape))
-    sizes = {signals.W: d_w, signals.LOGITS: d_u, **dict.fromkeys(SCALARS, 1)}
+    sizes = {signals.LOGITS: d_u, **dict.fromkeys(SCALARS, 1), **dict.fromkeys(VECTORS, d_w)}
     widths = tuple((name, sizes[name]) for name in functions.needs)
     discrete = signals.LOGITS in functions.needs
     hyper_like = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape in hyper_shapes}
@@ -207,7 +247,7 @@ def _program(
     packing = Packing(jax.eval_shape(initial, hyper_like, unit_like)[0], dtype)
 
     def joined(state: State, plan: Plan, w_hat: Any, accepted: Any) -> jax.Array:
-        parts = (plan.correction, plan.draw, w_hat, accepted)
+        parts = (plan.correction + plan.draw, plan.correction, plan.draw, w_hat, accepted)
         table = [jnp.reshape(each, (rows, -1)).astype(dtype) for each in parts]
         return jnp.concatenate([jnp.ravel(jnp.concatenate(table, 1)), packing.pack(state)])
 
@@ -231,7 +271,7 @@ def _program(
         return state, plan, info.w_hat, info.accepted
 
     def observe(vector: jax.Array, table: jax.Array) -> jax.Array:
-        state = packing.unpack(vector[rows * (2 * d_u + d_w + 1) :])
+        state = packing.unpack(vector[rows * told_width(d_u, d_w) :])
         step = one if shared else jax.vmap(lambda state, row: one(state, row[None]))
         return joined(*step(state, table))
 

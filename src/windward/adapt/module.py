@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from windward.adapt.actuation import Actuation, Executed
+from windward.adapt.counterfactual import Counterfactual
 from windward.adapt.engine import Engine, Step
 from windward.adapt.sources import Aux, Happened, Source
 from windward.core import signals
@@ -51,8 +52,15 @@ class _Pending(NamedTuple):
     made: Executed
     alone: np.ndarray | None  # rows that act by the base policy, None for none
     x: Any
-    correction: np.ndarray
-    noise: np.ndarray
+    told: tuple[np.ndarray, np.ndarray]
+
+    def correction(self, alone: np.ndarray | None) -> np.ndarray:
+        """What of the correction was executed."""
+        return _without(self.told[0], alone)
+
+    def noise(self, alone: np.ndarray | None) -> np.ndarray:
+        """What of the noise was executed."""
+        return _without(self.told[1], alone)
 
 
 class Module:
@@ -68,7 +76,10 @@ class Module:
         source: Source,
         actuation: Actuation,
         timely: Callable[[Callable[[], Any]], tuple[bool, Any]] | None = None,
+        gradient: str = "reinforce",
+        teacher: Counterfactual | None = None,
     ) -> None:
+        self.gradient, self.teacher = gradient, teacher
         self.engine, self.source, self.actuation, self._timely = engine, source, actuation, timely
         self.rows = engine.rows
         self.frozen = False
@@ -96,6 +107,8 @@ class Module:
         """What was learned is forgotten; the episode goes on, and freezing stays."""
         self.engine.reset()
         self.source.remember(self._source_at_first)
+        if self.teacher is not None:
+            self.teacher.reset()
         self._forget()
         if not self.explores:
             self.engine.quieten()
@@ -129,6 +142,8 @@ class Module:
         """Episodes begin in rows (all if None), wherever the last ones were."""
         rows = self._all if rows is None else rows
         self._end(rows & self.mid_episode)
+        if self.teacher is not None:
+            self.teacher.record.cut()
         self._pending = None
         self.fallback, self.ended = self.fallback & ~rows, self.ended & ~rows
         self.look(x, rows)
@@ -157,18 +172,19 @@ class Module:
         engine = self.engine
         alone = None if self.fallback is self._none or not self.fallback.any() else self.fallback
         try:
-            made = self.actuation(self.x, base, engine.correction, engine.draw, alone)
+            made = self.actuation(self.x, base, engine, alone)
         except Exception as error:  # logits of a user's model may fail in any way
             self.fault("signal", self._all, repr(error))
             alone, made = self._all, self.actuation.alone(base)
-        if made.lost.any():
+        if made.odd:
             self.fault("action", made.lost)
+            self.clipped += int(made.clipped.sum())
             alone = made.lost if alone is None else alone | made.lost
         if self.source.needs_steps and not self._asked_before(made.action):
             alone, made = self._all, self.actuation.alone(base)
-        if made.clipped.any():
-            self.clipped += int(made.clipped.sum())
-        self._pending = _Pending(made, alone, self.x, engine.correction, engine.draw)
+        if self.teacher is not None:
+            self.teacher.before()
+        self._pending = _Pending(made, alone, self.x, (engine.correction, engine.draw))
         return made.action
 
     def _asked_before(self, action: Any) -> bool:
@@ -186,66 +202,82 @@ class Module:
         self,
         reward: np.ndarray | None,
         x_next: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
+        terminated: np.ndarray | None = None,
+        truncated: np.ndarray | None = None,
         *,
         phantom: np.ndarray | None = None,
         shown: np.ndarray | None = None,
     ) -> Report:
-        """The step that followed `act`.
+        """The step that followed `act`; the flags may be left out where no episode ended.
 
         `phantom` rows spent it on a reset, or nothing is known of them. `shown` is what rows see
         next, where that is not x_next but the first observation of another episode. Without
         rewards ŵ enters the windows and nothing is learned.
         """
         assert self._pending is not None, "act comes first"
-        made, alone, x, correction, noise = self._pending
-        self._pending = None
+        pending, self._pending = self._pending, None
+        made, alone = pending.made, pending.alone
         learn = reward is not None and not self.frozen
         reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
-        engine, ended = self.engine, terminated | truncated
-        if alone is not None:
-            correction, noise = (np.where(alone[:, None], 0.0, a) for a in (correction, noise))
-        gone = self._none if shown is None else ended
         u = np.array(made.action)  # a copy: it may be the agent's own
-        happened = Happened(x, u, reward, x_next, terminated, gone, learn)
-        calm = alone is None and phantom is None and finite(x_next)
-        going = not ended.any()
-        valid = self._all if phantom is None else ~phantom
-        aux, usable = self._signal(
-            happened, self._all if calm else self._good(happened, alone, valid)
-        )
+        going = terminated is None or truncated is None
+        ends = (self._none, self._none) if going else (terminated, truncated)
+        happened = Happened(pending.x, u, reward, x_next, ends[0], self._none, learn)  # type: ignore[arg-type]
+        calm = going and alone is None and phantom is None and finite(x_next)
+        if calm:
+            aux, usable = self._signal(happened, self._all)
+            valid = self._all
+        else:
+            valid = self._all if phantom is None else ~phantom
+            if shown is not None:
+                happened = happened._replace(gone=ends[0] | ends[1])  # type: ignore[operator]
+            aux, usable = self._signal(happened, self._good(happened, alone, valid))
         if made.logits is not None:
             aux = {**aux, signals.LOGITS: made.logits}
         # A step that is not usable still ends its episode; its cost keeps it out of all else.
         c = -reward if usable is self._all else np.where(usable, -reward, np.nan)
-        step = Step(c, aux, terminated, truncated, valid, made.number, calm and going)
-        seen = engine.observe(step, learn, self._quiet_unit())
+        step = Step(c, aux, ends[0], ends[1], valid, made.number, calm)  # type: ignore[arg-type]
+        seen = self.engine.observe(step, learn, self._quiet_unit())
         fault = self._none if seen.accepted.all() else valid & (seen.accepted < 1)
-        self.fallback = fault
-        if fault is not self._none:
-            self._blame(fault & usable, reward)
-            # A row that acted alone has paid for its fault.
-            self.fallback = fault & ~ended if alone is None else fault & ~ended & ~alone
-        self.mid_episode = (
-            self._all if calm and going else np.where(valid, ~ended, self.mid_episode)
+        self.x, self.fallback = x_next if shown is None else shown, fault
+        if calm:
+            self.ended, self.mid_episode = self._none, self._all
+        if not calm or fault is not self._none:
+            self._settle(fault, usable, valid, alone, ends, reward)
+        if self.teacher is not None and learn:
+            fell, ended = bool(happened.terminated[0]), bool(self.ended[0])
+            if self.teacher.after(seen.w_hat[0], fault is self._none, fell, ended):
+                self.engine.M = self.teacher.M_for_w_hat
+        return Report(
+            seen.w_hat, pending.correction(alone), pending.noise(alone), u, made.clipped, fault
         )
-        self.ended, self.x = ended, x_next if shown is None else shown
-        if not calm or shown is not None:
-            self.look(self.x)
-        return Report(seen.w_hat, correction, noise, u, made.clipped, fault)
+
+    def _settle(
+        self,
+        fault: np.ndarray,
+        usable: np.ndarray,
+        valid: np.ndarray,
+        alone: np.ndarray | None,
+        ends: Any,
+        reward: np.ndarray,
+    ) -> None:
+        """What follows from ends and faults."""
+        self.ended = ends[0] | ends[1]
+        bad_reward = fault & usable & ~np.isfinite(reward)
+        self.fault("reward", bad_reward)
+        self.fault("signal", fault & usable & ~bad_reward, "its numbers were not finite")
+        # A row that acted alone has paid for its fault.
+        self.fallback = fault & ~self.ended
+        if alone is not None:
+            self.fallback = self.fallback & ~alone
+        self.mid_episode = np.where(valid, ~self.ended, self.mid_episode)
+        self.look(self.x)
 
     def _good(self, happened: Happened, alone: np.ndarray | None, valid: np.ndarray) -> np.ndarray:
         """Rows whose signal can be asked for."""
         # x is finite, or its row would act alone.
         good = valid & finite_rows(happened.x_next)
         return good if alone is None else good & ~alone
-
-    def _blame(self, refused: np.ndarray, reward: np.ndarray) -> None:
-        """Says why the core refused steps that had an action, an observation and a signal."""
-        bad_reward = refused & ~np.isfinite(reward)
-        self.fault("reward", bad_reward)
-        self.fault("signal", refused & ~bad_reward, "its numbers were not finite")
 
     def _signal(self, happened: Happened, good: np.ndarray) -> tuple[Aux, np.ndarray]:
         """Aux values of a step, and the rows that they could be made for."""
@@ -286,6 +318,10 @@ def finite_rows(x: Any) -> np.ndarray:
     if array.dtype.kind not in "fc":
         return np.ones(len(array), dtype=bool)
     return np.isfinite(array).reshape(len(array), -1).all(axis=1)
+
+
+def _without(rows: np.ndarray, alone: np.ndarray | None) -> np.ndarray:
+    return rows if alone is None else np.where(alone[:, None], 0.0, rows)
 
 
 def _mended(happened: Happened, good: np.ndarray) -> Happened:

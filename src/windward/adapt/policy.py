@@ -37,8 +37,9 @@ class RobustPolicy(Shell):
         live: bool = False,
         deadline: float | None = None,
         h: int = 5,
-        sigma: float = 0.1,
-        eta: float = 1e-5,
+        gradient: str = "auto",
+        sigma: float | None = None,
+        eta: float | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -68,7 +69,7 @@ class RobustPolicy(Shell):
         )  # fmt: skip
         self._module = make_module(
             spaces, source, logits, rows, True, seed,
-            {"h": h, "sigma": sigma, "eta": eta, **options},
+            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, **options},
             None if deadline is None else Deadline(deadline),
         )  # fmt: skip
         self._waiting = False

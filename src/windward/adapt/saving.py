@@ -10,6 +10,7 @@ from windward.adapt.module import FAULTS, Module
 from windward.types import State
 
 KIND = "windward.adaptation"
+TEACHER = "teacher/"
 FLAGS = ("fallback", "mid_episode", "ended")
 
 
@@ -20,8 +21,12 @@ def snapshot(module: Module) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     arrays |= {field: getattr(module, field) for field in FLAGS}
     if module.x is not None:
         arrays["x"] = np.asarray(module.x)
+    teacher = module.teacher
+    if teacher is not None:
+        arrays |= {f"{TEACHER}{name}": each for name, each in teacher.arrays().items()}
     header = _identity(module) | {
         "kind": KIND,
+        "teacher": None if teacher is None else teacher.memory(),
         "leaves": sum(name.startswith("state/") for name in arrays),
         "t": engine.t,
         "seed": engine.seed,
@@ -40,6 +45,7 @@ def _identity(module: Module) -> dict[str, Any]:
     return {
         "algorithm": algorithm.name,
         "signal": module.source.name,
+        "gradient": module.gradient,
         "h": algorithm.h,
         "d_u": algorithm.d_u,
         "d_w": algorithm.d_w,
@@ -73,6 +79,13 @@ def restore(
         module.source.remember(header["memory"])
     except ValueError as error:
         raise ValueError(f"{name} does not fit in 'memory': {error}") from error
+    if module.teacher is not None:
+        size = len(TEACHER)
+        own = {key[size:]: each for key, each in arrays.items() if key.startswith(TEACHER)}
+        try:
+            module.teacher.restore(own, header["teacher"])
+        except ValueError as error:
+            raise ValueError(f"{name} does not fit in what replays need: {error}") from error
     module.engine.restore(state, counts["t"], counts["seed"])
     module.fallback, module.mid_episode, module.ended = flags
     module.frozen, module.clipped = bool(header["frozen"]), counts["clipped"]

@@ -63,8 +63,9 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         logits: Any = None,
         simulator: dict[str, Any] | None = None,
         h: int = 5,
-        sigma: float = 0.1,
-        eta: float = 1e-5,
+        gradient: str = "auto",
+        sigma: float | None = None,
+        eta: float | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -86,7 +87,7 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         _refuse_scaled(venv, source, logits)
         self._module = make_module(
             spaces, source, logits, self.num_envs, shared, seed,
-            {"h": h, "sigma": sigma, "eta": eta, **options},
+            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, **options},
         )  # fmt: skip
         self._shape = (self.num_envs, *(venv.action_space.shape or ()))
 

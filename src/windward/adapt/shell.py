@@ -20,25 +20,27 @@ class Shell:
     @property
     def M(self) -> Any:
         """The parameters M, shape (h, d_u, d_w); with an M for each row, (rows, h, d_u, d_w)."""
-        return self._module.engine.state.learner.M
+        return self._module.engine.M
 
     @M.setter
     def M(self, M: Any) -> None:
-        engine = self._module.engine
-        now = engine.state
-        if not isinstance(now.learner.M, np.ndarray):
-            raise ValueError("M can be set for the linear parametrisation alone")
-        array = np.asarray(M, dtype=now.learner.M.dtype)
-        if array.shape != now.learner.M.shape or not np.isfinite(array).all():
-            raise ValueError(
-                f"M must be finite and of shape {now.learner.M.shape}; got {array.shape}"
-            )
-        engine.state = now._replace(learner=now.learner._replace(M=array))
+        self._module.engine.M = M
 
     @property
     def signal(self) -> str:
         """The name of the signal in use."""
         return self._module.source.name
+
+    @property
+    def gradient(self) -> str:
+        """How M is learned."""
+        return self._module.gradient
+
+    @property
+    def decisions(self) -> list[str]:
+        """What was decided about M, in sentences; by replays, so none without them."""
+        teacher = self._module.teacher
+        return [] if teacher is None else list(teacher.decisions)
 
     @property
     def frozen(self) -> bool:

@@ -1,8 +1,8 @@
 """Pseudo-disturbances of real environments: where the values behind ŵ come from.
 
-The formulas are the core's (`core/signals.py`). PD2, PD3 and a user's own signal are made here,
-on the host and in float64 (a small ŵ between large states would drown in float32), and handed
-to the core as they are; PD1 needs the score of the action, which the core has, so it gets V and Q.
+The formulas are the core's (`core/signals.py`), which gets the values of PD1 and PD2. PD3 and a
+user's own signal are made here, on the host and in float64 (a small ŵ between large states would
+drown in float32), and handed to the core as they are.
 Rewards become costs here and nowhere else: c = -reward, V and Q are negated with it.
 """
 
@@ -135,7 +135,7 @@ class PD2(_Plain):
     that came with the package, or D4PG with a vector head.
     """
 
-    name, signal = "pd2", signals.SIGNALS["w"]
+    name, signal = "pd2", signals.SIGNALS["pd2"]
 
     def __init__(self, values: Any) -> None:
         self.values = vector_of(values)
@@ -143,14 +143,14 @@ class PD2(_Plain):
         self._values = _online(values)
 
     def after(self, step: Happened) -> Aux:
-        """ŵ itself."""
-        ahead = np.asarray(self.values.V(step.x_next), dtype=float)
-        if step.terminated.any():
-            ahead = np.where(step.terminated[:, None], 0.0, ahead)
-        now = np.asarray(self.values.Q(step.x, step.u), dtype=float)
-        w_hat = signals.pd2(self.values.c(step.x), ahead, now, self.gamma)  # type: ignore[arg-type]
+        """c(x_t), V(x_{t+1}) and Q(x_t, u_t)."""
+        aux = {
+            signals.C_VEC: self.values.c(step.x),
+            signals.V_VEC_NEXT: self.values.V(step.x_next),
+            signals.Q_VEC: self.values.Q(step.x, step.u),
+        }
         _learn_on(self._values, step)
-        return {signals.W: np.asarray(w_hat)}
+        return aux
 
 
 def vector_of(values: Any) -> VectorCritic:

@@ -32,8 +32,9 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         logits: Any = None,
         simulator: dict[str, Any] | None = None,
         h: int = 5,
-        sigma: float = 0.1,
-        eta: float = 1e-5,
+        gradient: str = "auto",
+        sigma: float | None = None,
+        eta: float | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -44,7 +45,7 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         source = find_source(signal, model, within_reach(env), spaces, simulator)
         self._module = make_module(
             spaces, source, logits, self.num_envs, shared, seed,
-            {"h": h, "sigma": sigma, "eta": eta, **options},
+            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, **options},
         )  # fmt: skip
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
 
@@ -76,8 +77,8 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         elif self._mode == AutoresetMode.SAME_STEP and ended.any():
             shown, seen = seen, final_rows(seen, info["final_obs"], ended)
         report = module.observe(
-            np.asarray(reward, dtype=np.float64), seen, terminated, truncated,
-            phantom=phantom, shown=shown,
+            np.asarray(reward, dtype=np.float64), seen,
+            *((terminated, truncated) if ended.any() else ()), phantom=phantom, shown=shown,
         )  # fmt: skip
         return x_next, reward, terminated, truncated, {**info, "windward": report._asdict()}
 

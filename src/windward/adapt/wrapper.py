@@ -28,9 +28,14 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
       model: the base policy, or its fitted values, where "pd1" and "pd2" find V and Q.
       logits: for discrete actions: a model, or a function on rows of observations.
       simulator: options of `windward.envs.simulator` for "pd3"; one noise-free step if None.
-      h: memory. sigma: standard deviation of the noise, in actions scaled to [-1, 1].
-      eta: learning rate. seed: of the noise.
-      options: others of `mf_gpc` or `dmf_gpc`: weight_decay, every_episodes, projection, M0 ...
+      h: memory. seed: of the noise, and of replays.
+      gradient: how M is learned. "reinforce" is the paper's; "residual" and "quadratic" are those
+        of `mf_gpc`. "counterfactual" replays the recorded ŵ in the simulator under other M, without
+        exploration, and needs "pd3" and the model. "auto" is that where it can be had and eta,
+        sigma and M0 are left alone, else the paper's; `.gradient` says which.
+      sigma: standard deviation of the noise, in actions scaled to [-1, 1]. eta: learning rate.
+      options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes,
+        projection, M0 ...; for "counterfactual" also search=Search(...).
 
     Bad input never reaches the actuator: see `faults`.
 
@@ -49,8 +54,9 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         logits: Any = None,
         simulator: dict[str, Any] | None = None,
         h: int = 5,
-        sigma: float = 0.1,
-        eta: float = 1e-5,
+        gradient: str = "auto",
+        sigma: float | None = None,
+        eta: float | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -62,15 +68,16 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
             raise ValueError(f"env must be an environment; got {env!r}: use gym.make for an id")
         given = {
             "signal": signal, "model": model, "logits": logits, "simulator": simulator, "h": h,
-            "sigma": sigma, "eta": eta, "seed": seed, **options,
+            "gradient": gradient, "sigma": sigma, "eta": eta, "seed": seed, **options,
         }  # fmt: skip
         RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **given)
         gym.Wrapper.__init__(self, env)
         spaces = env.observation_space, env.action_space
         source = find_source(signal, model, [env], spaces, simulator)
         self._module = make_module(
-            spaces, source, logits, 1, True, seed, {"h": h, "sigma": sigma, "eta": eta, **options}
-        )
+            spaces, source, logits, 1, True, seed,
+            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, **options}, model=model,
+        )  # fmt: skip
         self._shape = env.action_space.shape
 
     def reset(
@@ -91,13 +98,15 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         # The agent's own object where nothing was added: what it would have done without us.
         chosen = action if executed is rows else executed[0]
         x_next, reward, terminated, truncated, info = self.env.step(chosen)
-        report = module.observe(
-            np.array([float(reward)]), np.array(x_next)[None], np.array([bool(terminated)]),
-            np.array([bool(truncated)]),
-        )  # fmt: skip
-        told = {name: each[0] for name, each in zip(report._fields, report, strict=True)}
-        for name in ("clipped", "fault"):
-            told[name] = bool(told[name])
+        ends: tuple[np.ndarray, ...] = ()
+        if terminated or truncated:
+            ends = (np.array([bool(terminated)]), np.array([bool(truncated)]))
+        report = module.observe(np.array([float(reward)]), np.array(x_next)[None], *ends)
+        told = {
+            "w_hat": report.w_hat[0], "correction": report.correction[0], "noise": report.noise[0],
+            "action": report.action[0], "clipped": bool(report.clipped[0]),
+            "fault": bool(report.fault[0]),
+        }  # fmt: skip
         return x_next, reward, terminated, truncated, {**info, "windward": told}
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -72,18 +72,12 @@ class Adaptation:
     @property
     def M(self) -> np.ndarray:
         """(h, d_u, d_w)."""
-        M: np.ndarray = np.array(self.engine.state.learner.M)
+        M: np.ndarray = np.array(self.engine.M)
         return M
 
     @M.setter
     def M(self, M: Any) -> None:
-        now = self.engine.state
-        array = np.asarray(M, dtype=now.learner.M.dtype)
-        if array.shape != now.learner.M.shape or not np.isfinite(array).all():
-            raise ValueError(
-                f"M must be finite and of shape {now.learner.M.shape}; got {array.shape}"
-            )
-        self.engine.state = now._replace(learner=now.learner._replace(M=array))
+        self.engine.M = M
 
     # Training.
 

@@ -49,7 +49,7 @@ class Algorithm(NamedTuple):
 
 
 # Numbers of hyper that recipes take as arrays too, for a grid of programs.
-NUMBERS = ("eta", "weight_decay", "sigma", "delta", "radius", "kappa", "alpha")
+NUMBERS = ("eta", "weight_decay", "sigma", "delta", "radius", "kappa", "alpha", "sigma_end")
 
 
 class Functions(NamedTuple):
@@ -60,6 +60,18 @@ class Functions(NamedTuple):
     unit: Callable[[Array, int], Array]
     apply: Callable[[Plan, Array], Array]
     needs: tuple[str, ...]
+
+
+ANNEAL = 1500.0
+"""steps over which the exploration noise falls to ``sigma_end``, where hyper holds one"""
+
+
+def annealed(hyper: Hyper) -> Hyper:
+    """σ ← σ - (σ - σ_end)/1500: models need much noise at first and little later."""
+    if "sigma_end" not in hyper:
+        return hyper
+    sigma, end = hyper["sigma"], hyper["sigma_end"]
+    return {**hyper, "sigma": sigma - (sigma - end) / ANNEAL}
 
 
 def _finite(tree: Any) -> Array:
@@ -179,7 +191,7 @@ def assemble(
         step, optimiser = update.update(
             gradient, learner.optimiser, M, hyper=hyper, episodes=jnp.sum(finished, dtype=jnp.int32)
         )
-        moved = Learner(optax.apply_updates(M, step), optimiser, credit_state, hyper)
+        moved = Learner(optax.apply_updates(M, step), optimiser, credit_state, annealed(hyper))
         learner = history.keep_if(
             learn & jnp.any(heard) & _finite((moved.M, moved.optimiser)), moved, learner
         )

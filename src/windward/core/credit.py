@@ -1,6 +1,6 @@
 """What a draw is credited with: the number, or one number for each lag, that meets its score.
 
-The paper given every draw with the plain cost of each of the next h steps (`cost`). The others
+The paper credits every draw with the plain cost of each of the next h steps (`cost`). The others
 go beyond it: each takes away a part of the cost that the draw cannot have caused, which leaves the
 mean of the estimate as it was and takes from its variance. They compose with `chain`.
 """
@@ -169,11 +169,10 @@ def on_disturbances(h: int, d_w: int, components: int = COMPONENTS) -> Rewrite:
     def one(state: Regressed, row: tuple[Array, Array]) -> tuple[Regressed, Array]:
         c, window = row
         spectrum, y = regression.spectrum_step(state.spectrum, window)
-        sizes, rms, grown = regression.sizes_step(state.sizes, y)
+        sizes, rms, _ = regression.sizes_step(state.sizes, y)
         f = products.features(jnp.append(y / rms, 1.0))
-        rescale = products.features(jnp.append(grown, 1.0))
-        credit = c - (state.fit.theta * rescale)[0] @ f
-        fit = regression.fit_step(state.fit, f, c[None], rescale, PRIOR)
+        credit = c - state.fit.theta[0] @ f
+        fit = regression.fit_step(state.fit, f, c[None], jnp.ones_like(f), PRIOR)
         return Regressed(spectrum, sizes, fit), credit
 
     rows = row_by_row(one)

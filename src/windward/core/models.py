@@ -7,7 +7,8 @@ costs once the exploration noise has shown them every direction. λ is over the 
 so that η = 1 would be the step of Newton along the steepest direction.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,8 +25,14 @@ TRACES = (0.0, 0.5, 0.8)
 """decay of the traces of past v that the cost is fitted on"""
 MOST_PRODUCTS = 800
 """beyond so many products of states and actions only squares are fitted"""
-MOVE = 0.5
-"""largest step, over the size of v"""
+FORGET_COST = 1e-7
+"""of the regression of the cost on ŵ and v, which does not change with M"""
+UNIT = 3.0
+"""of v in the regression of the cost, over σ at the start"""
+PRIOR_COST = 1.0
+PRIOR_STATE = 100.0
+MOVE = 30.0
+"""usual step of v at most, over the size of the exploration noise"""
 
 
 def lags_of(h: int) -> int:
@@ -33,27 +40,54 @@ def lags_of(h: int) -> int:
     return max(2 * h, 10)
 
 
-def _limited(
-    lam: Array, curvature: Array, square: Array, v: regression.Sizes, progress: Array
-) -> Array:
-    """λ over the curvature and E‖window‖², at most so long as to move v by `MOVE` of its size.
+def _scaled(lam: Array, curvature: Array, square: Array, sigma: Array, progress: Array) -> Array:
+    """λ over E‖window‖² and the curvature, at most so long as to move v by `MOVE` σ√d_u.
 
-    No step is made on a curvature that is not positive, and steps grow from 0 while the model is
-    fitted (``progress``: steps seen over coefficients).
+    A curvature that is not positive has been fitted to noise: nothing is learned from it. Steps
+    grow from 0 while ``progress``, steps seen over coefficients, grows from 1 to 2.
     """
     step = lam / jnp.where(curvature > 0, curvature, 1.0)
     length = jnp.sum(jnp.sqrt(jnp.sum(step**2, axis=1)))
-    limit = MOVE * jnp.sqrt(jnp.sum(v.square))
-    shrink = jnp.minimum(1.0, limit / jnp.maximum(length, 1e-24))
-    share = jnp.clip(progress - 1.0, 0.0, 1.0) * shrink / jnp.maximum(square, 1e-24)
-    return jnp.where((curvature > 0) & jnp.isfinite(share), share * step, 0.0)
+    limit = MOVE * sigma * np.sqrt(lam.shape[1])
+    share = jnp.clip(progress - 1.0, 0.0, 1.0) / jnp.maximum(square, 1e-24)
+    scaled = step * (share * jnp.minimum(1.0, limit / jnp.maximum(length, 1e-24)))
+    return jnp.where((curvature > 0) & jnp.all(jnp.isfinite(scaled)), scaled, 0.0)
+
+
+class Row(NamedTuple):
+    """One step of one environment, as the models see it."""
+
+    c: Array
+    w_hat: Array
+    window: Array  # (h d_w,)
+    v: Array  # (lags, d_u), newest first
+    n: Array  # (lags, d_u)
+    sigma: Array
+    aux: dict[str, Array]
+
+
+def _credit(init: Callable[[], PyTree], one: Any, h: int, needs: tuple[str, ...]) -> Credit:
+    """A credit from ``one(state, row) -> state, λ``."""
+    rows = row_by_row(one)
+
+    def update(state: PyTree, look: Look, hyper: Hyper) -> tuple[PyTree, Array]:
+        B, local = len(look.accepted), look.local
+        row = Row(
+            look.tr.c, look.w_hat, local.w_hist[:, :h].reshape(B, -1), local.records["v"],
+            local.records["n"], jnp.broadcast_to(hyper["sigma"], (B,)),
+            {name: look.tr.aux[name] for name in needs},
+        )  # fmt: skip
+        return rows(state, look.accepted, row)
+
+    return Credit(init, update, needs)
 
 
 class CostModel(NamedTuple):
     """What `quadratic_cost` knows."""
 
     spectrum: regression.Spectrum
-    sizes: regression.Sizes  # of z without its 1
+    sizes: regression.Sizes  # of φ
+    unit: Array  # () of v: a change of it would be a change of the prior
     fit: regression.Fit
 
 
@@ -83,53 +117,40 @@ def quadratic_cost(
     kernel[0, 0] = 1.0
     for k, rho in enumerate(traces, 1):
         kernel[k, 1:] = (1 - rho) * np.power(rho, np.arange(lags - 1))
-    prior = 1.0
+    prior = PRIOR_COST
 
     def init() -> CostModel:
         return CostModel(
             regression.spectrum_init(h * d_w, r),
-            regression.sizes_init(n_z - 1),
+            regression.sizes_init(r),
+            jnp.zeros(()),
             regression.fit_init(products.n, 1, prior),
         )
 
-    def one(state: CostModel, row: tuple[Array, ...]) -> tuple[CostModel, Array]:
-        c, window, v, n = row
+    def one(state: CostModel, row: Row) -> tuple[CostModel, Array]:
+        c, v, n = row.c, row.v, row.n
         kappa = jnp.asarray(kernel, v.dtype)
-        spectrum, phi = regression.spectrum_step(state.spectrum, window)
+        spectrum, phi = regression.spectrum_step(state.spectrum, row.window)
         traced, quiet = (kappa @ v).ravel(), (kappa @ (v - n)).ravel()
-        sizes, rms, grown = regression.sizes_step(state.sizes, jnp.concatenate([phi, traced]))
-        one = jnp.ones((1,), v.dtype)
-        z = jnp.concatenate([one, phi / rms[:r], traced / rms[r:]])
-        fit = regression.fit_step(
-            state.fit, products.features(z), c[None],
-            products.features(jnp.concatenate([one, grown])), prior, FORGET_COST,
-        )  # fmt: skip
-        Theta = products.matrix(fit.theta[0])
-        z = jnp.concatenate([one, phi / rms[:r], quiet / rms[r:]])
-        slope = (2 * (Theta[1 + r :] @ z) / rms[r:]).reshape(K, d_u)
-        Theta_v = (Theta[1 + r :, 1 + r :] / (rms[r:, None] * rms[r:])).reshape(K, d_u, K, d_u)
+        # V turns, so that what is learned early counts less anyway: nothing is rescaled.
+        sizes, rms, _ = regression.sizes_step(state.sizes, phi)
+        unit = jnp.where(state.unit > 0, state.unit, UNIT * row.sigma + 1e-12)
+        front = jnp.ones((1,), v.dtype)
+        z = jnp.concatenate([front, phi / rms, traced / unit])
+        f = products.features(z)
+        fit = regression.fit_step(state.fit, f, c[None], jnp.ones_like(f), prior, FORGET_COST)
+        Theta = products.matrix(fit.theta[0])[1 + r :]
+        z = jnp.concatenate([front, phi / rms, quiet / unit])
+        slope = (2 * (Theta @ z) / unit).reshape(K, d_u)
+        Theta_v = (Theta[:, 1 + r :] / unit**2).reshape(K, d_u, K, d_u)
         # Of a v that is held: what slow wind asks for.
         held = 2 * jnp.trace(jnp.sum(Theta_v, axis=(0, 2)))
         at_once = 2 * jnp.trace(Theta_v[0, :, 0])
-        v_sizes = regression.Sizes(sizes.square[r : r + d_u], sizes.count)
-        progress = sizes.count / products.n
-        lam = _limited(
-            kappa.T @ slope, jnp.maximum(held, at_once), spectrum.size, v_sizes, progress
-        )
-        return CostModel(spectrum, sizes, fit), lam
+        curvature, progress = jnp.maximum(held, at_once), sizes.seen / products.n
+        lam = _scaled(kappa.T @ slope, curvature, spectrum.size, row.sigma, progress)
+        return CostModel(spectrum, sizes, unit, fit), lam
 
-    rows = row_by_row(one)
-
-    def update(state: PyTree, look: Look, hyper: Hyper) -> tuple[PyTree, Array]:
-        local = look.local
-        windows = local.w_hist[:, :h].reshape(len(look.accepted), -1)
-        row = (look.tr.c, windows, local.records["v"], local.records["n"])
-        return rows(state, look.accepted, row)
-
-    return Credit(init, update)
-
-
-FORGET_COST = 1e-7
+    return _credit(init, one, h, ())
 
 
 class StateModel(NamedTuple):
@@ -155,7 +176,7 @@ def response(h: int, d_u: int, d_w: int, d_x: int) -> Credit:
         pairs = np.eye(n_z, dtype=bool)
         pairs[0] = True
     products = regression.quadratic(n_z, pairs.tobytes())
-    prior = 100.0
+    prior = PRIOR_STATE
 
     def init() -> StateModel:
         return StateModel(
@@ -165,10 +186,11 @@ def response(h: int, d_u: int, d_w: int, d_x: int) -> Credit:
             regression.fit_init(products.n, 1, prior),
         )
 
-    def one(state: StateModel, row: tuple[Array, ...]) -> tuple[StateModel, Array]:
-        c, x, x_next, w_hat, v, n, square = row
+    def one(state: StateModel, row: Row) -> tuple[StateModel, Array]:
+        c, w_hat, v, n = row.c, row.w_hat, row.v[0], row.n[0]
+        x, x_next = row.aux[signals.X_NOW], row.aux[signals.X_NEXT]
         sizes, rms, grown = regression.sizes_step(state.sizes, jnp.concatenate([x, v, w_hat]))
-        window, _, _ = regression.sizes_step(state.window, jnp.sqrt(square)[None])
+        window, _, _ = regression.sizes_step(state.window, jnp.sqrt(row.window @ row.window)[None])
         unit = jnp.ones((1,), x.dtype)
         regressors = jnp.concatenate([jnp.concatenate([x, v, w_hat]) / rms, unit])
         dynamics = regression.fit_step(
@@ -192,20 +214,8 @@ def response(h: int, d_u: int, d_w: int, d_x: int) -> Credit:
         Theta = Theta[1:, 1:] / (rms[:m, None] * rms[:m])
         J = jnp.concatenate([held, jnp.eye(d_u, dtype=x.dtype)])
         curvature = 2 * jnp.sum(J * (Theta @ J))  # its trace, for a v that is held
-        v_sizes = regression.Sizes(sizes.square[d_x:m], sizes.count)
-        progress = sizes.count / max(products.n, n_r)
-        credit = _limited(jnp.stack(lam), curvature, window.square[0], v_sizes, progress)
+        progress = sizes.seen / max(products.n, n_r)
+        credit = _scaled(jnp.stack(lam), curvature, window.square[0], row.sigma, progress)
         return StateModel(sizes, window, dynamics, fit), credit
 
-    rows = row_by_row(one)
-
-    def update(state: PyTree, look: Look, hyper: Hyper) -> tuple[PyTree, Array]:
-        aux, records = look.tr.aux, look.local.records
-        square = jnp.sum(look.local.w_hist[:, :h] ** 2, axis=(1, 2))
-        row = (
-            look.tr.c, aux[signals.X_NOW], aux[signals.X_NEXT], look.w_hat,
-            records["v"][:, 0], records["n"][:, 0], square,
-        )  # fmt: skip
-        return rows(state, look.accepted, row)
-
-    return Credit(init, update, (signals.X_NOW, signals.X_NEXT))
+    return _credit(init, one, h, (signals.X_NOW, signals.X_NEXT))

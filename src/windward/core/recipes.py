@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from windward import checks
-from windward.core import parametrisations, signals
+from windward.core import choices, parametrisations, signals
 from windward.core.algorithm import Algorithm
 from windward.core.parametrisations import Factory
 from windward.core.projections import DEFAULT_BALL, Projection
@@ -103,20 +103,6 @@ def base_only(d_u: int, d_w: int) -> Algorithm:
     return _algorithm("base_only", spec, hyper, None)
 
 
-GRADIENTS = ("reinforce", "residual", "advantage", "quadratic", "response")
-BASELINES = ("none", "mean", "regression")
-STEPS = {
-    "paper": (1e-5, 0.2),
-    "residual": (1e-3, 0.2),
-    "advantage": (3e-3, 0.2),
-    "mean": (1e-3, 0.2),
-    "regression": (3e-3, 0.2),
-    "quadratic": (0.2, 0.1),
-    "response": (0.2, 0.1),
-}
-"""η and σ of `mf_gpc` where none are given: the same for all systems (docs/estimators.md)"""
-
-
 def mf_gpc(
     d_u: int,
     d_w: int,
@@ -128,8 +114,9 @@ def mf_gpc(
     *,
     gradient: str = "reinforce",
     baseline: str = "none",
-    lam: float = 0.0,
+    lam: float = 0.5,
     d_x: int | None = None,
+    sigma_end: Any = None,
     Sigma: Any = None,
     weight_decay: Any = 0.0,
     every_episodes: int | str | None = None,
@@ -146,16 +133,15 @@ def mf_gpc(
     Args:
       d_u, d_w: sizes of the action and of the pseudo-disturbance (PD1: d_u; PD3: d_x).
       h: memory. eta: learning rate; None for 1e-5 with the paper's update, and else for what suits
-        the gradient, see `STEPS`. sigma: standard deviation of the noise (or a grid of them).
+        the gradient (`choices.USUAL`). sigma: standard deviation of the noise; both may be grids.
       signal: "pd1" (TD error), "pd1-value", "pd2", "pd3", "w", or a `Signal`.
       gamma: discount of the values behind PD1 and PD2.
       gradient: how the gradient is estimated. "reinforce", the paper's: credit times score.
         "residual": the credit is the cost less the last one before the draw. "advantage": the TD
-        error of the base policy's value, with traces (γλ)^i for `lam`. "quadratic": the slope of a
-        regression of the cost on ŵ and past corrections; sees the cost alone. "response": the
-        response of the state, chained with the slope of a fitted cost; needs the states, `d_x`
-        numbers (d_w if None). All but the paper's update are normalised: η has no unit.
-      baseline: what is taken from the credit: "none", "mean" of the past, or "regression" on ŵ.
+        error of the base policy's value, traces (γ lam)^i. "quadratic": the slope of a regression
+        of the cost on ŵ and v. "response": the state's (d_x numbers), with that of a fitted cost.
+      baseline: what the credit is less of: "none", "mean" of the past, "regression" on ŵ.
+      sigma_end: where σ falls to, not with the paper's update.
       Sigma: covariance of the noise up to σ², a matrix or its diagonal; the identity if None.
       weight_decay: λ of M - η(g + λM). every_episodes: update once per so many episodes, or, with
         "told", when the wrapper's `update_M` says so; gradients are summed until then.
@@ -166,28 +152,15 @@ def mf_gpc(
       parametrisation: `linear`, or ``mlp(width)`` or any factory of your own.
       M0: the initial M (h, d_u, d_w); 0 if None.
 
-    >>> import windward as ww
-    >>> ww.mf_gpc(d_u=1, d_w=2, signal="pd3").needs
+    >>> mf_gpc(d_u=1, d_w=2, signal="pd3").needs
     ('x_pred',)
     """
-    checks.choice("gradient", gradient, GRADIENTS)
-    checks.choice("baseline", baseline, BASELINES)
-    if gradient in ("quadratic", "response") and baseline != "none":
-        raise ValueError(
-            f"gradient {gradient!r} has no score whose credit a baseline could be taken from; "
-            f"drop baseline={baseline!r}"
-        )
-    if gradient == "residual" and baseline == "regression":
-        raise ValueError(
-            "gradient 'residual' has its own baseline, the last cost before the draw; use "
-            "gradient='reinforce' with baseline='regression'"
-        )
-    paper = gradient == "reinforce" and baseline == "none"
-    usual = STEPS["paper" if paper else gradient if baseline == "none" else baseline]
-    eta, sigma = usual[0] if eta is None else eta, usual[1] if sigma is None else sigma
+    usual = choices.usual(gradient, baseline)
+    decay = float(checks.discount("gamma", gamma) * checks.positive("lam", lam, zero=True))
+    eta, sigma = usual.eta if eta is None else eta, usual.sigma if sigma is None else sigma
     spec = _spec(
         "mf_gpc", d_u, d_w, h, gamma, signal, gradient=gradient, baseline=baseline,
-        lam=checks.discount("gamma", gamma) * float(checks.positive("lam", lam, zero=True)),
+        lam=decay if gradient == "advantage" else 0.0,
         d_x=0 if gradient != "response" else d_w if d_x is None else checks.integer("d_x", d_x, 1),
         parametrisation=parametrisation, delay=checks.integer("delay", delay, 0),
         scale_by=scale_by, project=projection_function(projection),
@@ -197,6 +170,11 @@ def mf_gpc(
         **_step_hyper(eta, weight_decay, projection),
         "sigma": checks.positive("sigma", sigma, zero=True),
     }
+    if usual.falls is not None:
+        end = usual.falls * hyper["sigma"] if sigma_end is None else sigma_end
+        hyper["sigma_end"] = checks.positive("sigma_end", end, zero=True)
+    elif sigma_end is not None:
+        raise ValueError("sigma_end is not for the paper's update, whose noise stays as it is")
     if spec.signal.uses_score and (hyper["sigma"] == 0).any():
         raise ValueError(
             f"sigma must be greater than 0 for signal {spec.signal.name!r}, which is estimated "

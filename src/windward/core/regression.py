@@ -57,7 +57,7 @@ class Sizes(NamedTuple):
     """Mean squares of the entries of a vector, and the steps that they were taken over."""
 
     square: Array
-    count: Array  # ()
+    seen: Array  # (): steps
 
 
 def sizes_init(n: int) -> Sizes:
@@ -71,7 +71,7 @@ def sizes_step(sizes: Sizes, values: Array) -> tuple[Sizes, Array, Array]:
     An entry far smaller than the others counts as of 1e-4 of the largest, so that rounding errors
     in a signal that is 0 are not blown up.
     """
-    count = sizes.count + 1.0
+    count = sizes.seen + 1.0
     square = sizes.square + (values**2 - sizes.square) / jnp.minimum(count, MEMORY)
     rms = root(square)
     grown = jnp.clip(rms / root(sizes.square), 0.5, 2.0)
@@ -102,7 +102,7 @@ class Quadratic(NamedTuple):
 
     def matrix(self, theta: Array) -> Array:
         """The symmetric Θ with θᵀfeatures(z) = zᵀΘz."""
-        return self.half * jnp.append(theta, 0.0)[self.where]
+        return jnp.asarray(self.half, theta.dtype) * jnp.append(theta, 0.0)[self.where]
 
 
 @lru_cache
@@ -122,7 +122,7 @@ class Spectrum(NamedTuple):
 
     V: Array  # (n, r)
     size: Array  # (): mean squared length
-    count: Array  # ()
+    seen: Array  # (): steps
 
 
 @lru_cache

@@ -1,0 +1,214 @@
+"""Learning M from replays: no exploration, and a change only when replays say that it pays.
+
+Every so many steps: pairs M ± δE are replayed from some recorded states, which gives a direction;
+then M, 0, M/2, the best of the pairs and some steps along the direction are replayed from others.
+The best takes M's place if it is better than M by a margin and by its spread over the states. So a
+candidate is judged by states that did not choose it, and 0, the base policy, is always among them.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from windward import checks
+from windward.adapt.replay import Record, replay
+from windward.envs.simulators import Simulator
+
+
+@dataclass(frozen=True)
+class Search:
+    """How to look for a better M; sizes are of corrections in [-1, 1] for ŵ of size 1."""
+
+    every: int = 50
+    """steps between updates, as long as they find something"""
+    at_most: int = 1600
+    """to this many steps the time between updates is doubled when they find nothing"""
+    per_episode: int = 4
+    """updates at least for an episode that ends by itself, the rest at its end"""
+    horizon: int = 120
+    """steps of a replay"""
+    gamma: float = 0.995
+    starts: int = 6
+    """states that a candidate is replayed from"""
+    pairs: int = 5
+    sizes: tuple[float, ...] = (0.05, 0.15)
+    """of the perturbation, in turns"""
+    steps: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
+    """along the direction that the pairs give"""
+    momentum: float = 0.7
+    """of that direction"""
+    margin: float = 0.01
+    """how much better a candidate must be, of the cost"""
+    spread: float = 1.5
+    """and of the standard error of the difference"""
+    capacity: int = 400
+    """recorded steps that replays start from"""
+
+    def __post_init__(self) -> None:
+        for name in ("every", "horizon", "starts", "pairs", "capacity"):
+            checks.integer(name, getattr(self, name), 1)
+
+
+BASE, HALF, BEST = 1, 2, 3  # places of candidates beside M itself, which is 0
+
+
+class Counterfactual:
+    """Records the steps of one environment and keeps M, `update` by `update`."""
+
+    def __init__(
+        self,
+        simulator: Simulator,
+        policy: Callable[[Any], np.ndarray],
+        space: gym.spaces.Box,
+        h: int,
+        seed: int,
+        search: Search | None = None,
+    ) -> None:
+        self.simulator, self.policy, self.search = simulator, policy, search or Search()
+        self._bounds = (space.low.astype(np.float64), space.high.astype(np.float64))
+        self._shape = (h, int(np.prod(space.shape)), simulator.d_x)
+        self._seed = seed
+        self.reset()
+
+    def reset(self) -> None:
+        """As when it was made."""
+        h, _, d_w = self._shape
+        self.record = Record(h, d_w, self.search.capacity)
+        self.M = np.zeros(self._shape)
+        """for ŵ in its sizes"""
+        self._direction = np.zeros(self._shape)
+        self._rng = np.random.default_rng((self._seed, 7))
+        self._since, self._this_episode, self._updates = 0, 0, 0
+        self._wait = self.search.every
+        self.episode = 0
+        self.decisions: list[str] = []
+        """what was decided about M, in sentences"""
+        self._x: np.ndarray | None = None
+
+    @property
+    def M_for_w_hat(self) -> np.ndarray:
+        """M for ŵ as it is."""
+        return np.asarray(self.M * self.record.per_size)
+
+    def before(self) -> None:
+        """Called before the environment is stepped."""
+        self._x = self.simulator.state()
+
+    def after(self, w_hat: np.ndarray, usable: bool, terminated: bool, ended: bool) -> bool:
+        """A step is over; whether M may have changed."""
+        search = self.search
+        if usable and self._x is not None:
+            self.record.add(self._x, w_hat.astype(np.float64))
+            self._since += 1
+        due = int(self._since >= self._wait)
+        if terminated:  # an end that might have been avoided
+            self._wait = search.every
+            due = max(due, search.per_episode - self._this_episode)
+        if ended:
+            self.episode += 1
+            self._this_episode = 0
+        if ended or not usable:
+            self.record.cut()
+        if not due or not len(self.record):
+            return False
+        # Small matrix products are slower on many threads than on one.
+        with threadpool_limits(1, user_api="blas"):
+            found = [self.update() for _ in range(due)]
+        self._wait = search.every if any(found) else min(2 * self._wait, search.at_most)
+        self._since = 0
+        self._this_episode += 0 if ended else due
+        return any(found)
+
+    def _costs(self, candidates: np.ndarray) -> np.ndarray:
+        search = self.search
+        starts = self.record.starts(search.starts, search.horizon, self._rng)
+        scaled = candidates * self.record.per_size
+        return replay(self.simulator, self.policy, self._bounds, starts, scaled, search.gamma)
+
+    def update(self) -> bool:
+        """Looks for a better M; whether there was one."""
+        moves = self.record.per_size > 0
+        if not moves.any():
+            return False  # nothing has pushed yet
+        search, M = self.search, self.M
+        noise = self._rng.standard_normal((search.pairs, *self._shape)) * moves
+        size = search.sizes[self._updates % len(search.sizes)]
+        self._updates += 1
+        tried = np.concatenate([M[None], M + size * noise, M - size * noise])
+        costs = self._costs(tried)
+        plus, minus = costs[:, 1 : 1 + search.pairs], costs[:, 1 + search.pairs :]
+        slope = np.einsum("sp,phud->hud", plus - minus, noise)
+        self._direction = search.momentum * self._direction + (1 - search.momentum) * _unit(slope)
+        step = -_unit(self._direction) * np.sqrt(self._shape[0] * self._shape[1] * moves.sum())
+        best = tried[costs.mean(axis=0).argmin()]
+        candidates = np.stack(
+            [M, 0 * M, 0.5 * M, best, *(M + length * step for length in search.steps)]
+        )
+        return self._judge(candidates, self._costs(candidates))
+
+    def _judge(self, candidates: np.ndarray, costs: np.ndarray) -> bool:
+        """Puts the best candidate in M's place, if it is better beyond doubt."""
+        search = self.search
+        gain = costs[:, :1] - costs
+        size = np.abs(costs[:, 0]).mean()
+        error = gain.std(axis=0) / np.sqrt(len(gain))
+        sure = (gain.mean(axis=0) > search.margin * size) & (
+            gain.mean(axis=0) > search.spread * error
+        )
+        if not sure.any():
+            return False
+        chosen = int(np.where(sure, gain.mean(axis=0), -np.inf).argmax())
+        percent = 100 * float(gain.mean(axis=0)[chosen]) / max(size, 1e-12)
+        if chosen == BASE:
+            self._say(f"stepped back to the base policy: replay was {percent:.0f} % worse with M")
+        elif chosen == HALF:
+            self._say(f"halved M: replay was {percent:.0f} % worse with all of it")
+        elif not self.M.any():
+            self._say(f"began to correct: replay was {percent:.0f} % better than the base policy")
+        self.M = candidates[chosen]
+        return True
+
+    def _say(self, what: str) -> None:
+        self.decisions.append(f"after episode {self.episode}, step {self.record.steps}: {what}")
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Everything in numbers, for a file."""
+        return {**self.record.arrays(), "M": self.M, "direction": self._direction}
+
+    def memory(self) -> dict[str, Any]:
+        """The rest, as JSON can hold it."""
+        return {
+            "generator": self._rng.bit_generator.state,
+            "counts": {name: getattr(self, name) for name in COUNTS},
+            "decisions": self.decisions,
+        }
+
+    def restore(self, arrays: dict[str, np.ndarray], memory: dict[str, Any]) -> None:
+        """Goes on from what `arrays` and `memory` gave; what does not fit changes nothing."""
+        fresh = Record(self.record.h, self.record.d_w, self.search.capacity)
+        try:
+            fresh.restore(arrays)
+            counts = {name: int(memory["counts"][name]) for name in COUNTS}
+            rng = np.random.default_rng(0)
+            rng.bit_generator.state = memory["generator"]
+            decisions = [str(each) for each in memory["decisions"]]
+            shapes = {arrays["M"].shape, arrays["direction"].shape}
+        except (KeyError, TypeError, IndexError) as error:
+            raise ValueError(f"it is no record of replays: {error!r}") from error
+        if shapes != {self._shape}:
+            raise ValueError(f"M has shape {arrays['M'].shape}, and here {self._shape}")
+        self.record, self._rng, self.decisions = fresh, rng, decisions
+        self.M, self._direction = arrays["M"], arrays["direction"]
+        for name, value in counts.items():
+            setattr(self, name, value)
+
+
+COUNTS = ("_since", "_this_episode", "_updates", "_wait", "episode")
+
+
+def _unit(array: np.ndarray) -> np.ndarray:
+    return np.asarray(array / max(float(np.linalg.norm(array)), 1e-12))

@@ -1,0 +1,59 @@
+"""Slopes from fitted models against the true ones, and the chain rule by hand."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import windward as ww
+from windward.core import credit, estimators, models, parametrisations
+from windward.types import Local
+
+from .drive import step
+from .test_credit import linear_world, transition
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+
+def test_chain_rule_by_hand():
+    # h = 2, two lags, d_u = d_w = 1: Σ_i λ_i ŵ_{t-i-j} for j = 1, 2.
+    estimator = estimators.chain_rule(parametrisations.linear(2, 1, 1), 2, 2)
+    local = Local(jnp.array([[1.0], [2.0], [5.0]]), (), jnp.zeros(1), jnp.zeros((), jnp.int32))
+    lam = jnp.array([[10.0], [1.0]])
+    gradient = estimator.gradient(jnp.zeros((2, 1, 1)), lam, local, step([0.0]), {})
+    np.testing.assert_allclose(gradient[:, 0, 0], [10 * 1 + 1 * 2, 10 * 2 + 1 * 5])
+
+
+def test_exponential_trace():
+    assert estimators.exponential(0.5, 3) == (1.0, 0.5, 0.25)
+
+
+def slopes(gradient, x, v):
+    """λ of a fitted model, over its λ_1, at a state and past v of one's choice; no draws."""
+    algorithm = ww.mf_gpc(1, 1, h=2, signal="w", gradient=gradient)
+    state, _ = linear_world(algorithm, T=3000)
+    lags = models.lags_of(2)
+    part = models.response(2, 1, 1, 1) if gradient == "response" else models.quadratic_cost(2, 1, 1)
+    v = jnp.asarray(v, jnp.float32).reshape(1, lags, 1)
+    records = {"v": v, "n": jnp.zeros_like(v)}
+    local = state.local._replace(records=records)
+    c = x**2 + 0.5 * float(v[0, 0, 0]) ** 2
+    aux = {"x": [[x]], "x_next": [[0.5 * x + float(v[0, 0, 0])]]} if gradient == "response" else {}
+    look = credit.Look(transition([c], aux), local, jnp.zeros((1, 1)), np.ones(1, bool))
+    _, lam = part.update(state.learner.credit, look, state.learner.hyper)
+    return np.asarray(lam)[0, :, 0]
+
+
+def test_response_gives_the_true_slopes():
+    # x' = 0.5x + v + w, c = x² + v²/2: ∂c_t/∂v_t = v_t and ∂c_t/∂v_{t-i} = 2x_t 0.5^{i-1}.
+    lags = models.lags_of(2)
+    lam = slopes("response", 0.8, np.full(lags, 0.4))
+    true = np.array([0.4, *(2 * 0.8 * 0.5 ** np.arange(lags - 1))])
+    np.testing.assert_allclose(lam / lam[1], true / true[1], atol=0.03)
+    assert lam[1] > 0
+
+
+def test_a_correction_that_is_too_large_is_credited_with_a_cost():
+    # All past v of 2 on top of the wind: every slope of the regression must say "less".
+    lags = models.lags_of(2)
+    up, down = (slopes("quadratic", 0.0, np.full(lags, sign * 2.0)) for sign in (1, -1))
+    assert up.sum() > 0 > down.sum()

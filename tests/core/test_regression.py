@@ -1,0 +1,128 @@
+"""Regressions learned while running: against least squares, and with singular input."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from windward.core import regression
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+
+def fitted(X, Y, prior=1.0, forget=0.0):
+    """The fit after all rows of X, one after another."""
+
+    def step(fit, row):
+        return regression.fit_step(fit, *row, jnp.ones(X.shape[1]), prior, forget), None
+
+    start = regression.fit_init(X.shape[1], Y.shape[1], prior)
+    return jax.jit(lambda X, Y: jax.lax.scan(step, start, (X, Y))[0])(
+        jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32)
+    )
+
+
+def test_first_step_by_hand():
+    # P = 2I, f = (1, 2): Pf = (2, 4), 1 + fᵀPf = 11; θ = 3·(2, 4)/11, P = 2I - (2, 4)(2, 4)ᵀ/11.
+    fit = regression.fit_step(
+        regression.fit_init(2, 1, 2.0), jnp.array([1.0, 2.0]), jnp.array([3.0]), jnp.ones(2), 9.0, 0
+    )
+    np.testing.assert_allclose(fit.theta, [[6 / 11, 12 / 11]], rtol=1e-6)
+    np.testing.assert_allclose(fit.P, [[2 - 4 / 11, -8 / 11], [-8 / 11, 2 - 16 / 11]], rtol=1e-5)
+
+
+def test_equals_ridge_regression():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(200, 5)), rng.normal(size=(200, 2))
+    fit = fitted(X, Y, prior=0.5)
+    ridge = np.linalg.solve(X.T @ X + 2 * np.eye(5), X.T @ Y).T
+    np.testing.assert_allclose(fit.theta, ridge, atol=1e-5)
+
+
+def test_recovers_a_linear_function():
+    rng = np.random.default_rng(1)
+    X, theta = rng.normal(size=(400, 4)), np.array([[1.0, -2.0, 0.5, 3.0]])
+    np.testing.assert_allclose(
+        fitted(X, X @ theta.T, prior=100.0, forget=1e-6).theta, theta, atol=1e-3
+    )
+
+
+def test_a_changed_unit_changes_no_prediction():
+    rng = np.random.default_rng(2)
+    fit = fitted(rng.normal(size=(50, 3)), rng.normal(size=(50, 1)), prior=1.0)
+    f, grown = jnp.array([0.3, -1.0, 2.0]), jnp.array([2.0, 0.5, 1.0])
+    # The same numbers in other units: smaller by `grown`.
+    same = regression.fit_step(fit, f, jnp.array([1.0]), jnp.ones(3), 1e6, 0.0)
+    other = regression.fit_step(fit, f / grown, jnp.array([1.0]), grown, 1e6, 0.0)
+    np.testing.assert_allclose(other.theta / grown, same.theta, rtol=1e-5)
+    np.testing.assert_allclose(other.P / (grown[:, None] * grown), same.P, rtol=1e-4, atol=1e-7)
+
+
+def test_constant_input_leaves_everything_finite_and_bounded():
+    X = np.tile([1.0, 2.0, 0.0], (20_000, 1))
+    fit = fitted(X, np.ones((20_000, 1)), prior=1.0, forget=1e-5)
+    assert np.isfinite(fit.P).all()
+    assert np.isfinite(fit.theta).all()
+    assert np.diagonal(fit.P).max() <= 1 + 1e-4
+    np.testing.assert_allclose(fit.theta @ X[0], 1.0, atol=1e-4)
+
+
+def test_non_finite_steps_change_nothing():
+    fit = regression.fit_init(2, 1, 1.0)
+    for f, y in (([np.nan, 1.0], 1.0), ([1.0, 1.0], np.inf)):
+        after = regression.fit_step(fit, jnp.array(f), jnp.array([y]), jnp.ones(2), 1.0)
+        np.testing.assert_array_equal(after.theta, fit.theta)
+        np.testing.assert_array_equal(after.P, fit.P)
+    huge = regression.fit_step(fit, jnp.full(2, 1e30), jnp.array([1.0]), jnp.ones(2), 1.0)
+    assert np.isfinite(huge.P).all()
+    assert np.isfinite(huge.theta).all()
+
+
+def test_quadratic_features_and_matrix_agree():
+    rng = np.random.default_rng(3)
+    z = rng.normal(size=4)
+    full = regression.quadratic(4)
+    assert full.n == 10
+    allowed = np.ones((4, 4), bool)
+    allowed[1, 3] = False
+    some = regression.quadratic(4, allowed.tobytes())
+    assert some.n == 9
+    for products in (full, some):
+        theta = rng.normal(size=products.n)
+        Theta = np.asarray(products.matrix(jnp.asarray(theta)))
+        np.testing.assert_allclose(Theta, Theta.T)
+        np.testing.assert_allclose(
+            z @ Theta @ z, theta @ np.asarray(products.features(jnp.asarray(z))), rtol=1e-5
+        )
+    assert np.asarray(some.matrix(jnp.ones(9)))[3, 1] == 0
+
+
+def test_sizes_are_mean_squares_and_a_zero_entry_is_not_blown_up():
+    sizes = regression.sizes_init(2)
+    for value in (3.0, 4.0):
+        sizes, rms, grown = regression.sizes_step(sizes, jnp.array([value, 0.0]))
+    np.testing.assert_allclose(rms[0], np.sqrt(12.5), rtol=1e-6)
+    np.testing.assert_allclose(grown[0], np.sqrt(12.5) / 3, rtol=1e-6)
+    assert rms[1] >= 1e-4 * rms[0] * 0.99
+
+
+def test_components_of_a_sinusoid_hold_all_of_its_window():
+    t = np.arange(1500)
+    windows = np.stack([np.sin(0.2 * (t - i) + p) for i in range(4) for p in (0.0, 1.0)], 1)
+
+    def step(spectrum, window):
+        spectrum, y = regression.spectrum_step(spectrum, window)
+        return spectrum, jnp.sum(window**2) - jnp.sum(y**2)
+
+    start = regression.spectrum_init(8, 2)
+    spectrum, left = jax.jit(lambda s, w: jax.lax.scan(step, s, w))(
+        start, jnp.asarray(windows, jnp.float32)
+    )
+    assert np.abs(left[-100:]).max() < 0.05 * (windows**2).sum(1).max()
+    np.testing.assert_allclose(spectrum.V.T @ spectrum.V, np.eye(2), atol=1e-4)
+
+
+def test_components_of_zeros_stay_finite():
+    spectrum, y = regression.spectrum_step(regression.spectrum_init(6, 3), jnp.zeros(6))
+    assert np.isfinite(spectrum.V).all()
+    assert (np.asarray(y) == 0).all()

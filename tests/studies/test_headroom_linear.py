@@ -1,0 +1,48 @@
+"""`headroom-linear` at a small size: files, keys, and claims that hold even there."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from windward.studies import headroom_linear as study
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+
+def test_writes_what_it_reports(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = ("paper's update", "response", "GPC")
+    monkeypatch.setattr(study, "METHODS", {name: study.METHODS[name] for name in chosen})
+    settings = study.HeadroomLinear(
+        sizes=((2, 1),), T=600, last=200, systems=2, seeds=2, winds=("sine 16",),
+        tune_winds=("sine 20",), out=tmp_path,
+    )  # fmt: skip
+    summary = study.run(settings, console)
+    with (tmp_path / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * len(chosen)
+    for name, reported in summary["headroom"]["2x1"].items():
+        mine = [float(row["headroom"]) for row in rows if row["method"] == name]
+        np.testing.assert_allclose(np.mean(mine), reported["mean"], rtol=1e-4, atol=1e-5)
+        assert min(mine) == pytest.approx(reported["worst"], rel=1e-4)
+    assert summary["headroom"]["2x1"]["response"]["mean"] > 0.5
+    assert (tmp_path / "summary.json").exists()
+
+
+def test_tuning_shares_no_system_and_no_wind_of_a_period_with_the_report() -> None:
+    settings = study.HeadroomLinear()
+    tones = [name for name in settings.tune_winds if name != "walk"]
+    assert not set(tones) & set(settings.winds)
+    assert study.FIRST > 0
+
+
+def test_winds_by_name() -> None:
+    assert study.wind("constant", 5, 3, seed=0).std(axis=0).max() == 0
+    assert study.wind("tones 19 44", 50, 3, seed=0).shape == (50, 3)
+    assert not np.array_equal(study.wind("walk", 9, 2, 0), study.wind("walk", 9, 2, 1))
+    with pytest.raises(ValueError, match="a wind must be"):
+        study.wind("gust", 5, 3, seed=0)
