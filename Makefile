@@ -26,6 +26,7 @@ format: $(VENV)/.installed-dev
 bench: $(VENV)/.installed
 	$(BIN)/windward bench linear
 	$(BIN)/windward bench simulator
+	$(BIN)/windward bench overhead
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sb3]'
 	$(BIN)/windward bench train
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from windward import adapt, agents, bases, linear
     from windward.adapt.module import Fault
     from windward.adapt.policy import RobustPolicy, robustify
-    from windward.adapt.sources import PD1, PD2, PD3
+    from windward.adapt.sources import PD1, PD2, PD3, Own
     from windward.adapt.vector import RobustVectorWrapper
     from windward.adapt.wrapper import RobustWrapper
     from windward.bases.fitted import fit_values
@@ -40,6 +40,7 @@ __all__ = [
     "Algorithm",
     "Fault",
     "Info",
+    "Own",
     "Plan",
     "RobustPolicy",
     "RobustVectorWrapper",
@@ -72,7 +73,7 @@ _HOMES = {
     "windward": ["adapt", "agents", "bases", "linear"],
     "windward.adapt.module": ["Fault"],
     "windward.adapt.policy": ["RobustPolicy", "robustify"],
-    "windward.adapt.sources": ["PD1", "PD2", "PD3"],
+    "windward.adapt.sources": ["PD1", "PD2", "PD3", "Own"],
     "windward.adapt.vector": ["RobustVectorWrapper"],
     "windward.adapt.wrapper": ["RobustWrapper"],
     "windward.bases.fitted": ["fit_values"],

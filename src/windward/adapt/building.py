@@ -44,12 +44,15 @@ def make_module(
     gradient, search = options.pop("gradient", "auto"), options.pop("search", None)
     why_not = _why_no_replays(source, actuation, rows, model)
     if gradient == "auto":
-        given = {"eta", "sigma", "M0"} & set(options)
+        given = {"eta", "sigma", "M0", "baseline", "every_episodes"} & set(options)
         gradient = "reinforce" if why_not or given else COUNTERFACTUAL
     teacher = None
     if gradient == COUNTERFACTUAL:
         if why_not:
             raise ValueError(f"gradient {COUNTERFACTUAL!r} cannot be had: {why_not}")
+        idle = sorted({"eta", "sigma", "M0", "baseline"} & set(options))
+        if idle:
+            raise ValueError(f"{', '.join(idle)} mean nothing to gradient {COUNTERFACTUAL!r}")
         options |= {"eta": 0.0, "sigma": 0.0}  # replays need no exploration
         assert isinstance(source, PD3)
         assert isinstance(spaces[1], gym.spaces.Box)
@@ -77,7 +80,16 @@ def _why_no_replays(source: Source, actuation: Actuation, rows: int, model: Any)
         return "it replays the base policy: pass model="
     if actuation.discrete:
         return "actions are discrete"
-    return "it is for one environment at a time" if rows > 1 else ""
+    if rows > 1:
+        return "it is for one environment at a time"
+    simulator = source.simulators[0]
+    if simulator.noisy:
+        return "replays add the recorded ŵ themselves: make the simulator with noisy=False"
+    try:
+        simulator.observation(np.zeros(simulator.d_x))
+    except ValueError as error:
+        return f"the base policy acts on observations, and {error}"
+    return ""
 
 
 def _algorithm(actuation: Actuation, source: Source, options: dict[str, Any]) -> Algorithm:

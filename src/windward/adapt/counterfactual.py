@@ -25,14 +25,16 @@ class Search:
 
     every: int = 50
     """steps between updates, as long as they find something"""
-    at_most: int = 1600
+    at_most: int = 400
     """to this many steps the time between updates is doubled when they find nothing"""
     per_episode: int = 4
     """updates at least for an episode that ends by itself, the rest at its end"""
     horizon: int = 120
-    """steps of a replay"""
+    """steps of a replay at least"""
+    longest: int = 400
+    """and at most: replays reach half as far again as the last episode that ended by itself"""
     gamma: float = 0.995
-    starts: int = 6
+    starts: int = 8
     """states that a candidate is replayed from"""
     pairs: int = 5
     sizes: tuple[float, ...] = (0.05, 0.15)
@@ -49,7 +51,7 @@ class Search:
     """recorded steps that replays start from"""
 
     def __post_init__(self) -> None:
-        for name in ("every", "horizon", "starts", "pairs", "capacity"):
+        for name in ("every", "at_most", "horizon", "longest", "starts", "pairs", "capacity"):
             checks.integer(name, getattr(self, name), 1)
 
 
@@ -68,6 +70,8 @@ class Counterfactual:
         seed: int,
         search: Search | None = None,
     ) -> None:
+        if search is not None and not isinstance(search, Search):
+            raise ValueError(f"search must be a windward.adapt.Search; got {search!r}")
         self.simulator, self.policy, self.search = simulator, policy, search or Search()
         self._bounds = (space.low.astype(np.float64), space.high.astype(np.float64))
         self._shape = (h, int(np.prod(space.shape)), simulator.d_x)
@@ -83,6 +87,7 @@ class Counterfactual:
         self._direction = np.zeros(self._shape)
         self._rng = np.random.default_rng((self._seed, 7))
         self._since, self._this_episode, self._updates = 0, 0, 0
+        self._length, self._horizon = 0, self.search.horizon
         self._wait = self.search.every
         self.episode = 0
         self.decisions: list[str] = []
@@ -104,13 +109,15 @@ class Counterfactual:
         if usable and self._x is not None:
             self.record.add(self._x, w_hat.astype(np.float64))
             self._since += 1
+        self._length += 1
         due = int(self._since >= self._wait)
         if terminated:  # an end that might have been avoided
             self._wait = search.every
+            self._horizon = min(max(search.horizon, 3 * self._length // 2), search.longest)
             due = max(due, search.per_episode - self._this_episode)
         if ended:
             self.episode += 1
-            self._this_episode = 0
+            self._this_episode = self._length = 0
         if ended or not usable:
             self.record.cut()
         if not due or not len(self.record):
@@ -125,7 +132,7 @@ class Counterfactual:
 
     def _costs(self, candidates: np.ndarray) -> np.ndarray:
         search = self.search
-        starts = self.record.starts(search.starts, search.horizon, self._rng)
+        starts = self.record.starts(search.starts, self._horizon, self._rng)
         scaled = candidates * self.record.per_size
         return replay(self.simulator, self.policy, self._bounds, starts, scaled, search.gamma)
 
@@ -191,23 +198,23 @@ class Counterfactual:
         """Goes on from what `arrays` and `memory` gave; what does not fit changes nothing."""
         fresh = Record(self.record.h, self.record.d_w, self.search.capacity)
         try:
-            fresh.restore(arrays)
-            counts = {name: int(memory["counts"][name]) for name in COUNTS}
+            fresh.restore(arrays, self.simulator.d_x)
+            counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}
             rng = np.random.default_rng(0)
             rng.bit_generator.state = memory["generator"]
             decisions = [str(each) for each in memory["decisions"]]
-            shapes = {arrays["M"].shape, arrays["direction"].shape}
+            for name in ("M", "direction"):
+                checks.finite_array(name, arrays[name])
+                checks.shape(name, arrays[name], self._shape, "(h, d_u, d_w)")
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"it is no record of replays: {error!r}") from error
-        if shapes != {self._shape}:
-            raise ValueError(f"M has shape {arrays['M'].shape}, and here {self._shape}")
         self.record, self._rng, self.decisions = fresh, rng, decisions
         self.M, self._direction = arrays["M"], arrays["direction"]
         for name, value in counts.items():
             setattr(self, name, value)
 
 
-COUNTS = ("_since", "_this_episode", "_updates", "_wait", "episode")
+COUNTS = ("_since", "_this_episode", "_updates", "_wait", "_length", "_horizon", "episode")
 
 
 def _unit(array: np.ndarray) -> np.ndarray:

@@ -121,6 +121,8 @@ class Module:
     def freeze(self) -> None:
         """M stays and noise ends; ŵ goes on. PD1 keeps its noise."""
         self.frozen = True
+        if self.teacher is not None:
+            self.teacher.record.cut()  # what comes after thawing does not follow on what was
         if not self.explores:
             self.engine.quieten()
 
@@ -180,16 +182,17 @@ class Module:
             self.fault("action", made.lost)
             self.clipped += int(made.clipped.sum())
             alone = made.lost if alone is None else alone | made.lost
-        if self.source.needs_steps and not self._asked_before(made.action):
+        asks = self.source.needs_steps or self.teacher is not None
+        if asks and not self._asked_before(made.action):
             alone, made = self._all, self.actuation.alone(base)
-        if self.teacher is not None:
-            self.teacher.before()
         self._pending = _Pending(made, alone, self.x, (engine.correction, engine.draw))
         return made.action
 
     def _asked_before(self, action: Any) -> bool:
         """Lets the source predict; whether it could."""
         try:
+            if self.teacher is not None:
+                self.teacher.before()
             in_time, _ = self._in_time(self.source.before, np.asarray(action))
         except Exception as error:  # a simulator may fail in any way
             self.fault("signal", self._all, repr(error))
@@ -245,12 +248,19 @@ class Module:
         if not calm or fault is not self._none:
             self._settle(fault, usable, valid, alone, ends, reward)
         if self.teacher is not None and learn:
-            fell, ended = bool(happened.terminated[0]), bool(self.ended[0])
-            if self.teacher.after(seen.w_hat[0], fault is self._none, fell, ended):
-                self.engine.M = self.teacher.M_for_w_hat
+            self._teach(seen.w_hat[0], fault is self._none, bool(happened.terminated[0]))
         return Report(
             seen.w_hat, pending.correction(alone), pending.noise(alone), u, made.clipped, fault
         )
+
+    def _teach(self, w_hat: np.ndarray, usable: bool, terminated: bool) -> None:
+        """Lets the teacher see a step, and takes over what it has learned."""
+        assert self.teacher is not None
+        try:
+            if self.teacher.after(w_hat, usable, terminated, bool(self.ended[0])):
+                self.engine.M = self.teacher.M_for_w_hat
+        except Exception as error:  # replays call the policy and the simulator
+            self.fault("signal", self._all, repr(error))
 
     def _settle(
         self,

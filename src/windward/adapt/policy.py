@@ -13,6 +13,7 @@ from windward.adapt.deadline import Deadline
 from windward.adapt.module import Report
 from windward.adapt.shell import Shell
 from windward.adapt.vector import within_reach
+from windward.bases.sb3 import Inputs, library_of
 
 
 class RobustPolicy(Shell):
@@ -57,6 +58,8 @@ class RobustPolicy(Shell):
             )
         self._model = model
         self._takes = _options_of(self._predict) if callable(self._predict) else set()
+        # Observations are the environment's own; a model from under VecNormalize takes scaled ones.
+        self._inputs = Inputs(model) if library_of(model) is not None else None
         if num_envs is None:
             num_envs = env.num_envs if isinstance(env, gym.vector.VectorEnv) else 1
         rows = checks.integer("num_envs", num_envs, 1)
@@ -116,6 +119,9 @@ class RobustPolicy(Shell):
         else:
             given = {"state": state, "episode_start": start, "deterministic": still}
             known = {name: each for name, each in given.items() if name in self._takes}
+            if self._inputs is not None:
+                rows = self._inputs.rows(x)
+                observation = rows[0] if single else rows
             base, state = self._predict(observation, **known)
             base = np.asarray(base)[None] if single else np.asarray(base)
         if base.shape != (len(x), *shape):

@@ -6,13 +6,14 @@ gone on yet, ŵ is forecast from its own last h values by least squares on the r
 """
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from windward.envs.simulators import Simulator
 
-RIDGE = 1e-3  # of the forecast, over the mean square of what it is made from
+RIDGE = 1e-5  # of the forecast, over the mean square of what it is made from
 FORECAST_BOUND = 4.0  # in sizes of ŵ
 
 
@@ -55,8 +56,8 @@ class Record:
 
     def add(self, x: np.ndarray, w_hat: np.ndarray) -> None:
         """One more step; whole episodes are dropped when there are too many."""
-        if not self._open:
-            self.episodes.append([])
+        if not self._open or len(self.episodes[-1]) >= self.capacity:
+            self.episodes.append([])  # an episode without an end is kept in pieces
             self._open = True
         self.episodes[-1].append(Visit(x, self._window, w_hat))
         self._window = np.concatenate([w_hat[None], self._window[:-1]])
@@ -77,18 +78,25 @@ class Record:
             "lengths": lengths, "squares": self.squares, "now": self._window, "counts": counts
         }  # fmt: skip
 
-    def restore(self, arrays: dict[str, np.ndarray]) -> None:
-        """Goes on from what `arrays` gave."""
-        visits = [
-            Visit(*each)
-            for each in zip(arrays["x"], arrays["window"], arrays["w_hat"], strict=True)
-        ]
-        ends = np.cumsum(arrays["lengths"]).tolist()
-        if arrays["now"].shape != (self.h, self.d_w) or (ends[-1] if ends else 0) != len(visits):
-            raise ValueError("the record of steps does not fit")
-        self.episodes = [visits[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True)]
+    def restore(self, arrays: dict[str, np.ndarray], d_x: int) -> None:
+        """Goes on from what `arrays` gave; refuses what is no record."""
+        lengths, (steps, is_open) = arrays["lengths"], arrays["counts"].tolist()
+        n, window = int(lengths.sum()), (self.h, self.d_w)
+        shapes = {"x": (n, d_x), "window": (n, *window), "w_hat": (n, self.d_w)}
+        if not n:  # nothing recorded: an empty array has no shape to tell
+            shapes = dict.fromkeys(shapes, (0,))
+        for name, shape in (shapes | {"squares": (self.d_w,), "now": window}).items():
+            each = arrays[name]
+            if each.shape != shape or each.dtype.kind != "f" or not np.isfinite(each).all():
+                raise ValueError(f"the record of steps is damaged in {name!r}")
+        if (lengths < 1).any() or (arrays["squares"] < 0).any() or steps < n:
+            raise ValueError("the record of steps is damaged in its counts")
+        columns = (arrays[name] for name in Visit._fields)
+        visits = [Visit(*each) for each in zip(*columns, strict=True)]
+        ends = [0, *np.cumsum(lengths).tolist()]
+        self.episodes = [visits[a:b] for a, b in pairwise(ends)]
         self.squares, self._window = arrays["squares"], arrays["now"]
-        self.steps, self._open = int(arrays["counts"][0]), bool(arrays["counts"][1])
+        self.steps, self._open = steps, bool(is_open)
 
     def __len__(self) -> int:
         return sum(map(len, self.episodes))
@@ -96,7 +104,9 @@ class Record:
     def forecast(self) -> Callable[[np.ndarray], np.ndarray]:
         """ŵ_t from its window: ridge regression over the record, in sizes of ŵ."""
         scale = self.per_size
-        visits = [visit for episode in self.episodes for visit in episode]
+        # The first h windows of an episode have no past, and would teach that ŵ comes from nothing.
+        visits = [visit for episode in self.episodes for visit in episode[self.h :]]
+        visits = visits or [visit for episode in self.episodes for visit in episode]
         z = np.array([np.append((visit.window * scale).ravel(), 1.0) for visit in visits])
         target = np.array([visit.w_hat * scale for visit in visits])
         gram = z.T @ z
@@ -111,11 +121,18 @@ class Record:
         return ahead
 
     def starts(self, count: int, horizon: int, rng: np.random.Generator) -> list[Start]:
-        """Recorded steps to begin from, and the wind from there on."""
+        """Recorded steps to begin from, and the wind from there on.
+
+        Episodes are drawn first, as short ones, which went wrong, should count as much; then every
+        other replay starts where its episode did, and the rest at any step.
+        """
         ahead = self.forecast()
-        places = [(e, i) for e, episode in enumerate(self.episodes) for i in range(len(episode))]
-        chosen = [places[place] for place in rng.integers(0, len(places), count)]
-        return [self._start(self.episodes[e], i, horizon, ahead) for e, i in chosen]
+        chosen = [self.episodes[e] for e in rng.integers(0, len(self.episodes), count)]
+        steps = [int(rng.integers(0, len(episode))) for episode in chosen]
+        return [
+            self._start(episode, step if i % 2 else 0, horizon, ahead)
+            for i, (episode, step) in enumerate(zip(chosen, steps, strict=True))
+        ]
 
     def _start(
         self, episode: list[Visit], i: int, horizon: int, ahead: Callable[..., np.ndarray]
@@ -153,12 +170,14 @@ def replay(
         base = policy(simulator.observation(x))
         correction = np.einsum("nhud,nhd->nu", M, window).reshape(base.shape)
         u = np.clip(base + half * correction, low, high).astype(base.dtype)
-        x_next, c, terminated = simulator.step(x, u)
+        x_next, c, _ = simulator.step(x, u)
         cost[index] += weight * c  # NaN where the physics broke down
         x = x_next + wind[:, t]
         window = np.concatenate([wind[:, t][:, None], window[:, :-1]], axis=1)
         weight *= gamma
-        alive = ~terminated & np.isfinite(x).all(axis=1)
+        whole = np.isfinite(x).all(axis=1)
+        # As in the world, it is the pushed state that ends an episode.
+        alive = whole & ~simulator.terminated(np.where(whole[:, None], x, 0.0), u)
         if not alive.all():
             parts = (x[alive], window[alive], wind[alive], M[alive], index[alive])
             x, window, wind, M, index = parts

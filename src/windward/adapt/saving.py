@@ -75,23 +75,33 @@ def restore(
     x = arrays.get("x")
     if x is not None and module.x is not None and x.shape != np.shape(module.x):
         raise ValueError(f"{name} has observations of shape {x.shape}; here {np.shape(module.x)}")
-    try:
-        module.source.remember(header["memory"])
-    except ValueError as error:
-        raise ValueError(f"{name} does not fit in 'memory': {error}") from error
-    if module.teacher is not None:
-        size = len(TEACHER)
-        own = {key[size:]: each for key, each in arrays.items() if key.startswith(TEACHER)}
-        try:
-            module.teacher.restore(own, header["teacher"])
-        except ValueError as error:
-            raise ValueError(f"{name} does not fit in what replays need: {error}") from error
+    _restore_parts(module, arrays, header, name)
     module.engine.restore(state, counts["t"], counts["seed"])
     module.fallback, module.mid_episode, module.ended = flags
     module.frozen, module.clipped = bool(header["frozen"]), counts["clipped"]
     module.faults.clear()
     module.faults.update(header["faults"])
     module.x = x
+
+
+def _restore_parts(
+    module: Module, arrays: dict[str, np.ndarray], header: dict[str, Any], name: str
+) -> None:
+    """The source and the teacher, both or neither."""
+    teacher, size = module.teacher, len(TEACHER)
+    if teacher is not None:
+        own = {key[size:]: each for key, each in arrays.items() if key.startswith(TEACHER)}
+        before = teacher.arrays(), teacher.memory()
+        try:
+            teacher.restore(own, header["teacher"])
+        except ValueError as error:
+            raise ValueError(f"{name} does not fit in what replays need: {error}") from error
+    try:
+        module.source.remember(header["memory"])
+    except ValueError as error:
+        if teacher is not None:
+            teacher.restore(*before)
+        raise ValueError(f"{name} does not fit in 'memory': {error}") from error
 
 
 def _counts(header: dict[str, Any], name: str) -> dict[str, int]:

@@ -24,6 +24,10 @@ class Shell:
 
     @M.setter
     def M(self, M: Any) -> None:
+        if self._module.teacher is not None:
+            raise ValueError(
+                "M is kept by replays here; to set it yourself say gradient='reinforce'"
+            )
         self._module.engine.M = M
 
     @property

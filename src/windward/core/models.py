@@ -31,7 +31,7 @@ UNIT = 3.0
 """of v in the regression of the cost, over σ at the start"""
 PRIOR_COST = 1.0
 PRIOR_STATE = 100.0
-MOVE = 30.0
+MOVE = 8.0
 """usual step of v at most, over the size of the exploration noise"""
 
 

@@ -153,6 +153,10 @@ class Simulator:
         states = self._dynamics.state_of(np.atleast_2d(observation))
         return states[0] if observation.ndim == 1 else states
 
+    def terminated(self, x: np.ndarray, u: Any) -> np.ndarray:
+        """Whether the episode ends in each of these states, reached by u."""
+        return self._dynamics.terminated(x, self._act(np.asarray(u)))
+
     def gap(self, x_next: np.ndarray, x_pred: np.ndarray) -> np.ndarray:
         """x_next - x_pred of rows, angles the short way round where observations wrap them."""
         return self._dynamics.gap(x_next, x_pred)

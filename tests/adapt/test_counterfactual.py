@@ -1,0 +1,297 @@
+"""M by replays: what is learned, what is left alone, and how it goes on from files."""
+
+import copy
+import pickle
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import windward as ww
+from windward.adapt import saving
+
+from .worlds import assert_same, drive
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+BASE = ww.bases.load("Pendulum-v1")
+SINE = ww.envs.Sinusoid(0.35, 63)
+QUICK = ww.adapt.Search(every=10, horizon=20, starts=3, pairs=2, at_most=20, margin=0.0, spread=0.0)
+
+
+def world(disturbance=SINE, length=200, name="Pendulum-v1"):
+    env = gym.make(name, max_episode_steps=length)
+    return env if disturbance is None else ww.envs.Disturbed(env, disturbance, channel="qvel")
+
+
+def made(disturbance=SINE, length=200, name="Pendulum-v1", **settings):
+    options = {"signal": "pd3", "model": BASE, "gradient": "counterfactual", "search": QUICK}
+    return ww.RobustWrapper(world(disturbance, length, name), **{**options, **settings})
+
+
+def policy(x):
+    return BASE.predict(x)[0]
+
+
+def returns(env, episodes, base=BASE, enough=None):
+    """Of episodes after one seed, and their lengths; up to one of `enough` steps."""
+    sums, lengths = [], []  # of floats that differ if one observation does
+    while len(sums) < episodes and enough not in lengths:
+        x, _ = env.reset(seed=None if sums else 0)
+        rewards, over = [], False
+        while not over:
+            x, reward, terminated, truncated, _ = env.step(base.predict(x)[0])
+            rewards.append(reward)
+            over = terminated or truncated
+        sums.append(sum(rewards))
+        lengths.append(len(rewards))
+    return np.array(sums), lengths
+
+
+def ran(env, steps, seed=0):
+    x, _ = env.reset(seed=seed)
+    return drive(env, policy, steps, x)[0]
+
+
+def numbers(env):
+    """All that it remembers."""
+    teacher = env._module.teacher
+    return [{**teacher.arrays(), "acting": env.M.copy(), "rest": repr(teacher.memory())}]
+
+
+@pytest.mark.parametrize("name", ["Pendulum-v1", "InvertedPendulum-v5"])
+def test_without_a_disturbance_it_is_not_there(name):
+    base = ww.bases.load(name)
+    env = made(None, 120, name, model=base)
+    alone, adapted = returns(world(None, 120, name), 3, base), returns(env, 3, base)
+    np.testing.assert_array_equal(alone[0], adapted[0])
+    assert alone[1] == adapted[1]
+    assert not env.M.any()
+
+
+@pytest.mark.slow
+def test_noise_is_left_alone():
+    noise = ww.envs.Uniform(0.3)
+    alone, adapted = (returns(env, 10)[0] for env in (world(noise), made(noise, search=None)))
+    assert abs(adapted.mean() / alone.mean() - 1) < 0.05
+
+
+@pytest.mark.slow
+def test_a_sine_is_learned():
+    env = made(search=None)
+    alone, adapted = returns(world(), 10)[0], returns(env, 10)[0]
+    assert adapted[3:].mean() > 0.7 * alone[3:].mean()  # both are negative
+    assert "began to correct" in env.decisions[0]
+
+
+@pytest.mark.slow
+def test_a_pendulum_that_fell_stands():
+    base = ww.bases.load("InvertedPendulum-v5")
+    push = ww.envs.Sinusoid(np.array([0, 0.1]), 90)
+    settings = {"disturbance": push, "length": 1000, "name": "InvertedPendulum-v5"}
+    assert max(returns(world(**settings), 8, base)[1]) < 100
+    env = made(**settings, model=base, search=None)
+    assert max(returns(env, 8, base, enough=1000)[1]) == 1000
+
+
+def test_a_harmful_M_is_given_up():
+    """The wind has stopped: sizes are of what was, and M alone does the harm."""
+    gust = ww.envs.Disturbed(gym.make("Pendulum-v1"), SINE, "qvel", ww.envs.Interval(0, 60))
+    env = ww.RobustWrapper(gust, model=BASE, search=ww.adapt.Search(every=60, horizon=60))
+    ran(env, 59)
+    teacher = env._module.teacher
+    assert not env.decisions
+    teacher.M = np.full(teacher.M.shape, 2.0)
+    env._module.engine.M = teacher.M_for_w_hat
+    drive(env, policy, 141, gust.unwrapped._get_obs())
+    assert np.abs(teacher.M).mean() < 1.5
+    np.testing.assert_allclose(env.M != 0, teacher.M * teacher.record.per_size != 0)
+    assert [each for each in env.decisions if "stepped back" in each or "halved" in each]
+
+
+def test_same_seed_same_numbers():
+    one, two, other = (made(seed=seed) for seed in (1, 1, 2))
+    assert_same(ran(one, 70), ran(two, 70))
+    assert_same(numbers(one), numbers(two))
+    ran(other, 70)
+    assert one.M.any()
+    assert (one.M != other.M).any()
+
+
+@pytest.mark.parametrize("steps", [0, 45, 60], ids=["new", "middle", "between"])
+def test_a_file_goes_on(steps, tmp_path):
+    env = made(length=30)
+    told = ran(env, steps)
+    env.save(tmp_path / "state")
+    other = made(length=30, seed=9)
+    x, _ = other.reset(seed=0)
+    for t, each in enumerate(told):  # the environment alone, to the same state
+        x, *_ = other.env.step(each["action"])
+        if t in (29, 59):
+            x, _ = other.reset()
+    other.load(tmp_path / "state")
+    assert_same(numbers(env), numbers(other))
+    assert_same(drive(env, policy, 50, x)[0], drive(other, policy, 50, x)[0])
+    assert_same(numbers(env), numbers(other))
+    assert env.decisions
+
+
+@pytest.mark.parametrize(
+    "copy_of", [lambda env: pickle.loads(pickle.dumps(env)), copy.deepcopy], ids=["pickle", "copy"]
+)
+@pytest.mark.parametrize("steps", [0, 45], ids=["new", "middle"])
+def test_copies_go_on(steps, copy_of):
+    env = made(length=30)
+    ran(env, steps)
+    other = copy_of(env)
+    assert_same(numbers(env), numbers(other))
+    told = ran(other, 50, seed=5)
+    assert_same(ran(env, 50, seed=5), told)
+    assert_same(numbers(env), numbers(other))
+
+
+ARRAYS = ("x", "window", "w_hat", "squares", "now", "M", "direction")
+DAMAGE = [
+    *((name, "nan", lambda a: np.full_like(a, np.nan)) for name in ARRAYS),
+    *((name, "narrow", lambda a: a[..., :-1]) for name in (*ARRAYS, "counts")),
+    *((name, "short", lambda a: a[:-1]) for name in ("x", "window", "w_hat", "lengths")),
+    *((name, "text", lambda a: a.astype("U9")) for name in ("x", "M", "lengths")),
+    *((name, "negative", lambda a: -a - 1) for name in ("counts", "squares")),
+    ("lengths", "negative", lambda a: np.array([a.sum() + 1, -1])),
+]
+
+
+def pushed(steps):
+    """In iid noise."""
+    env = made(ww.envs.Uniform(0.3), 30)
+    ran(env, steps)
+    return env
+
+
+@pytest.fixture(scope="module")
+def saved():
+    return saving.snapshot(pushed(45)._module)
+
+
+def refused(arrays, header):
+    env = pushed(12)
+    before, drawn = numbers(env), env._module.source.memory()
+    with pytest.raises(ValueError, match="odd"):
+        saving.restore(env._module, arrays, header, "odd")
+    assert_same(numbers(env), before)
+    return env._module.source.memory() == drawn
+
+
+@pytest.mark.parametrize(("name", "kind", "change"), DAMAGE)
+def test_damaged_records(name, kind, change, saved):
+    arrays, header = saved
+    key = f"teacher/{name}"
+    refused({**arrays, key: change(arrays[key])}, header)
+
+
+def test_missing_records(saved):
+    arrays, header = saved
+    for name in [each for each in arrays if each.startswith("teacher/")]:
+        refused({key: a for key, a in arrays.items() if key != name}, header)
+    for wrong in (None, 3, {}, {**header["teacher"], "generator": {}, "counts": {}}):
+        assert refused(arrays, {**header, "teacher": wrong})  # nor has the simulator changed
+
+
+def test_reset_adaptation_is_as_new():
+    env = made(length=30)
+    ran(env, 45)
+    assert env.decisions
+    env.reset_adaptation()
+    fresh = made(length=30)
+    assert_same(numbers(env), numbers(fresh))
+    assert_same(ran(env, 45), ran(fresh, 45))
+
+
+def test_frozen_neither_records_nor_learns():
+    env = made()
+    ran(env, 25)
+    env.freeze()
+    before = numbers(env)
+    drive(env, policy, 30, env.unwrapped._get_obs())
+    assert_same(numbers(env), before)
+    env.unfreeze()
+    drive(env, policy, 6, env.unwrapped._get_obs())
+    episodes = env._module.teacher.record.episodes
+    assert [len(episode) for episode in episodes] == [25, 6]  # what is between is not known
+    assert not episodes[1][0].window.any()
+
+
+def spoil(function, at, with_):
+    """A function whose call number `at` gives something else."""
+    calls = [0]
+
+    def spoilt(*given):
+        calls[0] += 1
+        return with_(function(*given)) if calls[0] == at else function(*given)
+
+    return spoilt
+
+
+BAD = {
+    "observation": lambda out: (out[0] * np.nan, *out[1:]),
+    "reward": lambda out: (out[0], np.nan, *out[2:]),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_faults_cut_the_recording(what):
+    env = made()
+    env.env.step = spoil(env.env.step, 15, BAD[what])
+    env.reset(seed=0)
+    with pytest.warns(ww.Fault):
+        drive(env, lambda _: policy(env.unwrapped._get_obs()), 60, None)
+    episodes = env._module.teacher.record.episodes
+    assert [len(episode) for episode in episodes] == [14, 44]
+    assert not episodes[1][0].window.any()
+    assert env.faults == {what: 1}
+    assert env.decisions
+
+
+@pytest.mark.parametrize("call", [40, 41, 42])
+def test_a_simulator_that_fails_once(call):
+    """A fault like others, whoever asked: the base acts alone, and adaptation goes on."""
+    env = made()
+    dynamics = env._module.teacher.simulator._dynamics
+    dynamics.state = spoil(dynamics.state, call, lambda _: 1 / 0)
+    with pytest.warns(ww.Fault):
+        ran(env, 60)
+    assert env.faults == {"signal": 1}
+
+
+def test_several_environments_are_refused():
+    for n in (1, 2):
+        several = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * n)
+        for kind, match in ((ww.RobustVectorWrapper, "counterf"), (ww.RobustWrapper, "Vector")):
+            with pytest.raises(ValueError, match=match):
+                kind(several, "pd3", model=BASE, gradient="counterfactual")
+
+
+CART = ww.bases.load("CartPole-v1")
+REFUSED = [
+    ({"gradient": "advantage", "search": None}, "advantage.*linear"),
+    ({"gradient": "response", "search": None}, "response.*linear"),
+    ({"gradient": "reinforce"}, "search="),
+    ({"gradient": "auto", "eta": 0.1}, "search="),
+    ({"search": {"every": 10}}, "search"),
+    ({"model": None}, "counterfactual.*model="),
+    ({"signal": "pd2"}, "counterfactual.*pd3"),
+    ({"name": "CartPole-v1", "model": CART, "logits": CART}, "counterfactual.*discrete"),
+]
+
+
+@pytest.mark.parametrize(("settings", "match"), REFUSED)
+def test_settings_that_do_not_go_together(settings, match):
+    with pytest.raises(ValueError, match=match):
+        made(**settings)
+
+
+def test_auto():
+    assert made(gradient="auto").gradient == "counterfactual"
+    for given in ({"model": None}, {"eta": 1e-3}, {"sigma": 0.1}, {"M0": np.zeros((5, 1, 2))}):
+        env = made(gradient="auto", **{"search": None, **given})
+        assert (env.gradient, env.decisions) == ("reinforce", [])

@@ -1,0 +1,289 @@
+"""Replays: what was recorded comes out again, other candidates meet the same wind."""
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import windward as ww
+from windward.adapt.replay import FORECAST_BOUND, Record, Start, replay
+from windward.bases.policies import predictor
+
+from .worlds import Plant, wind
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+NEVER = ww.adapt.Search(every=10**6, per_episode=0)
+SINE = ww.envs.Sinusoid(0.35, 63)
+WORLDS = {
+    "Pendulum-v1": (SINE, [0.0, 0.8]),
+    "InvertedPendulum-v5": (ww.envs.Sinusoid((0.0, 0.02), 90), [0.0, 0.0, 0.0, 1.5]),
+}
+
+
+class Spy:
+    """A simulator that remembers the states it was asked about."""
+
+    def __init__(self, simulator):
+        self.simulator, self.seen = simulator, []
+
+    def __getattr__(self, name):
+        return getattr(self.simulator, name)
+
+    def step(self, x, u):
+        self.seen.append(x.copy())
+        return self.simulator.step(x, u)
+
+
+def recorded(name, row, steps, channel="qvel", disturbance=None):
+    """A wrapper with M in use that does not change, after one episode, and its rewards."""
+    base = ww.bases.load(name)
+    wind = WORLDS[name][0] if disturbance is None else disturbance
+    inner = ww.envs.Disturbed(gym.make(name), wind, channel=channel)
+    env = ww.RobustWrapper(inner, "pd3", model=base, gradient="counterfactual", search=NEVER)
+    x, _ = env.reset(seed=3)
+    if row is not None:
+        env._module.engine.M = np.tile(row, (5, 1, 1))
+    rewards, ended = [], False
+    while len(rewards) < steps and not ended:
+        x, reward, terminated, truncated, _ = env.step(base.predict(x)[0])
+        rewards.append(float(reward))
+        ended = terminated or truncated
+    return env, np.array(rewards)
+
+
+def replayed(env, starts, candidates, gamma=1.0, simulator=None):
+    """A replay with the simulator, policy and bounds of a wrapper."""
+    space, simulator = env.action_space, simulator or env._module.teacher.simulator
+    bounds = space.low.astype(float), space.high.astype(float)
+    policy = predictor(ww.bases.load(env.spec.id), space)
+    return replay(simulator, policy, bounds, starts, np.asarray(candidates, float), gamma)
+
+
+def again(env, i, horizon, gamma=1.0):
+    """The last episode from step i on under its own M; calm where it ended. Costs and states."""
+    episode = env._module.teacher.record.episodes[-1][i:]
+    wind = np.zeros((horizon, len(episode[0].w_hat)))
+    wind[: len(episode)] = [visit.w_hat for visit in episode]
+    spy = Spy(env._module.teacher.simulator)
+    start = Start(episode[0].x, episode[0].window, wind)
+    costs = replayed(env, [start], [env.M], gamma, spy)
+    return costs, np.concatenate(spy.seen)
+
+
+@pytest.mark.parametrize("begin", [0, 17], ids=["start", "middle"])
+@pytest.mark.parametrize("corrected", [True, False], ids=["M", "base"])
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_same_M_gives_what_was_recorded(name, corrected, begin):
+    steps = 80
+    env, rewards = recorded(name, WORLDS[name][1] if corrected else None, steps)
+    (episode,) = env._module.teacher.record.episodes
+    assert len(episode) == len(rewards) == steps
+    costs, states = again(env, begin, steps - begin, gamma=0.99)
+    np.testing.assert_allclose(states, [visit.x for visit in episode[begin:]], atol=2e-5)
+    weights = 0.99 ** np.arange(steps - begin)
+    np.testing.assert_allclose(costs, [[-weights @ rewards[begin:]]], rtol=1e-6)
+    env._module.engine.M = 1.1 * env.M
+    assert (np.abs(again(env, begin, steps - begin)[1] - states).max() > 1e-3) == corrected
+
+
+@pytest.mark.parametrize(
+    ("channel", "push"),
+    [("qvel", (0.0, 0.1)), ("qpos", (0.0, 0.15))],
+    ids=["by the physics", "by the push"],
+)
+def test_an_episode_that_fell_ends_where_it_ended(channel, push):
+    """A push on positions throws it over within the step: the disturbed state is the end."""
+    wind = ww.envs.Sinusoid(push, 90 if channel == "qvel" else 40)
+    env, rewards = recorded("InvertedPendulum-v5", None, 200, channel, wind)
+    assert len(rewards) < 100
+    assert len(env._module.teacher.record) == len(rewards)
+    costs, states = again(env, 0, 200)
+    assert len(states) == len(rewards)
+    assert costs[0, 0] == -rewards.sum()
+
+
+def test_candidates_do_not_touch_each_other():
+    env, _ = recorded("InvertedPendulum-v5", None, 200, disturbance=ww.envs.Sinusoid(0.1, 90))
+    rng = np.random.default_rng(0)
+    many = np.concatenate([np.zeros((1, 5, 1, 4)), 3 * rng.normal(size=(4, 5, 1, 4))])
+    teacher = env._module.teacher
+    starts = teacher.record.starts(3, 40, np.random.default_rng(1))
+
+    def cost(starts, candidates):
+        return replayed(env, starts, candidates, 0.995)
+
+    together = cost(starts, many)
+    assert together.shape == (3, 5)
+    assert len(np.unique(together)) > 3  # some fell, at times of their own
+    for i, start in enumerate(starts):
+        for j, M in enumerate(many):
+            np.testing.assert_allclose(cost([start], M[None]), together[i : i + 1, j : j + 1])
+
+
+class Toy:
+    """x' = x + u, cost x² + 1; ends beyond `end`; beyond `breaks` the physics breaks down."""
+
+    def __init__(self, end=np.inf, breaks=np.inf):
+        self.end, self.breaks = end, breaks
+
+    def observation(self, x):
+        return x
+
+    def terminated(self, x, u):
+        return np.abs(x[:, 0]) > self.end
+
+    def step(self, x, u):
+        x_next, cost = x + u, (x[:, 0] ** 2 + 1.0)
+        lost = np.abs(x_next[:, 0]) > self.breaks
+        x_next, cost = np.where(lost[:, None], np.nan, x_next), np.where(lost, np.nan, cost)
+        return x_next, cost, self.terminated(x_next, u) | lost
+
+
+def toy_costs(toy, candidates, gamma=1.0, starts=1):
+    wind = np.ones((6, 1))
+    given = [Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind) for i in range(starts)]
+    bounds = np.full(1, -1.0), np.ones(1)
+    M = np.array(candidates, float).reshape(-1, 1, 1, 1)
+    return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma)
+
+
+def test_costs_by_hand():
+    gamma = 0.5
+    wanted = [sum(gamma**t * ((1 - k) ** 2 * t**2 + 1.0) for t in range(6)) for k in (0, 1, 0.5)]
+    np.testing.assert_allclose(toy_costs(Toy(), [0, -1, -0.5], gamma), [wanted])
+
+
+def test_corrections_are_clipped():
+    np.testing.assert_array_equal(toy_costs(Toy(), [-1, 1]), toy_costs(Toy(), [-9, 50]))
+
+
+def test_who_ends_pays_no_more():
+    # M = 1 is at 0 and 2, and ends at 3; M = -1 stays at 0.
+    costs = toy_costs(Toy(end=2.5), [-1, 1], gamma=0.5)
+    np.testing.assert_allclose(costs[0], [2 * (1 - 0.5**6), 1 + 0.5 * 5])
+
+
+def test_all_end_at_once():
+    np.testing.assert_allclose(toy_costs(Toy(end=0.5), [1, 1]), [[1.0, 1.0]])
+
+
+@pytest.mark.parametrize("starts", [1, 3])
+def test_broken_physics_is_the_worst(starts):
+    costs = toy_costs(Toy(breaks=3.5), [0, -1, 1, -0.9], starts=starts)
+    assert np.isfinite(costs).all()
+    assert (costs[:, [0, 2]].min() > costs[:, [1, 3]].max()).all()
+    everything = toy_costs(Toy(breaks=0.05), [0, 1, 2], starts=starts)
+    assert np.isfinite(everything).all()
+
+
+def filled(w, h=3, capacity=400, cuts=()):
+    record = Record(h, w.shape[1], capacity)
+    for t, each in enumerate(w):
+        if t in cuts:
+            record.cut()
+        record.add(np.array([float(t), 0.0]), each)
+    return record
+
+
+def test_windows_are_newest_first_and_begin_with_zeros():
+    w = np.arange(1.0, 17.0).reshape(8, 2)
+    record = filled(w, cuts=(5,))
+    assert [len(episode) for episode in record.episodes] == [5, 3]
+    for episode, own in zip(record.episodes, (w[:5], w[5:]), strict=True):
+        padded = np.concatenate([np.zeros((3, 2)), own])
+        for i, visit in enumerate(episode):
+            np.testing.assert_array_equal(visit.window, padded[i : i + 3][::-1])
+            np.testing.assert_array_equal(visit.w_hat, own[i])
+    record.cut()
+    record.cut()  # twice is once
+    record.add(np.zeros(2), w[0])
+    assert len(record.episodes) == 3
+    assert not record.episodes[2][0].window.any()
+
+
+def test_sizes_are_root_mean_squares():
+    w = np.random.default_rng(0).normal(size=(50, 3)) * [0.1, 0.0, 7.0]
+    per_size = filled(w).per_size
+    rms = np.sqrt((w**2).mean(axis=0))
+    np.testing.assert_allclose(per_size[[0, 2]], 1 / rms[[0, 2]])
+    assert per_size[1] == 0.0
+    assert not Record(3, 2, 10).per_size.any()
+
+
+def test_capacity_drops_whole_episodes_but_not_this_one():
+    w = np.ones((60, 1))
+    record = filled(w, capacity=20, cuts=(15, 30))
+    assert [len(episode) for episode in record.episodes] == [20, 10]  # in pieces
+    assert record.steps == 60  # sizes are of all
+    record = filled(w[:40], capacity=20, cuts=(15, 30))
+    assert [len(episode) for episode in record.episodes] == [15, 10]
+    assert record.episodes[0][0].x[0] == 15
+
+
+@pytest.mark.parametrize("period", [20, 63, 90])
+def test_a_sine_goes_on(period):
+    t = np.arange(120)
+    w = np.stack([0.0 * t, 0.35 * np.sin(2 * np.pi * t / period)], axis=1)
+    record = filled(w[:60], h=5)
+    start = record._start(record.episodes[0], 59, 61, record.forecast())
+    np.testing.assert_allclose(start.wind[1:], w[60:], atol=0.2 * 0.35)
+
+
+def test_the_forecast_of_noise_is_bounded():
+    w = np.random.default_rng(0).uniform(-0.3, 0.3, (60, 2))
+    record = filled(w, h=5)
+    wind = record._start(record.episodes[0], 59, 500, record.forecast()).wind
+    assert np.abs(wind).max() <= FORECAST_BOUND / record.per_size.min() + 1e-12
+    assert np.abs(wind[-100:]).max() < 0.3
+
+
+@pytest.mark.parametrize(
+    "w",
+    [np.full((40, 2), 0.2), np.full((1, 2), 0.2), np.zeros((40, 2)), np.eye(2), 1e30 * np.eye(2)],
+    ids=["constant", "one", "zeros", "two", "huge"],
+)
+def test_singular_records(w):
+    record = filled(w, h=5)
+    starts = record.starts(4, 30, np.random.default_rng(0))
+    for start in starts:
+        assert start.wind.shape == (30, 2)
+        assert start.window.shape == (5, 2)
+        assert np.isfinite(start.wind).all()
+        assert (np.abs(start.wind) <= FORECAST_BOUND * (np.abs(w).max() + 1e-12)).all()
+    if len(w) == 40:
+        np.testing.assert_allclose(starts[0].wind[-1], w[0], rtol=0.2)
+
+
+def test_starts_have_the_recorded_wind_to_the_end():
+    w = np.random.default_rng(0).normal(size=(30, 2))
+    record = filled(w, cuts=(12,))
+    for start in record.starts(40, 10, np.random.default_rng(1)):
+        t = int(start.x[0])
+        end = 12 if t < 12 else 30
+        own = w[t : min(t + 10, end)]
+        np.testing.assert_array_equal(start.wind[: len(own)], own)
+
+
+def test_recorded_is_what_happened():
+    env, _ = recorded("Pendulum-v1", None, 40)
+    record = env._module.teacher.record
+    pushed = 0.35 * np.sin(2 * np.pi * np.arange(40) / 63)
+    np.testing.assert_allclose([visit.w_hat[1] for visit in record.episodes[0]], pushed, atol=1e-6)
+    env.reset()  # before its end
+    env.step(np.zeros(1, np.float32))
+    assert [len(episode) for episode in record.episodes] == [40, 1]
+    assert not record.episodes[1][0].window.any()
+
+
+def still(x, u):
+    return x, np.zeros(len(x)), np.zeros(len(x), bool)
+
+
+def test_a_simulator_that_knows_no_observations():
+    """A user's own function cannot be replayed: "auto" leaves it, and asking for it is refused."""
+    plant = Plant(wind(200))
+    own = {"step": still, "state": lambda env: env.x}
+    with pytest.raises(ValueError, match="counterfactual"):
+        ww.RobustWrapper(plant, "pd3", gradient="counterfactual", model=plant.base, simulator=own)
+    env = ww.RobustWrapper(plant, "pd3", model=plant.base, simulator=own)
+    assert env.gradient == "reinforce"
