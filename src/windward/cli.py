@@ -81,7 +81,7 @@ STUDIES: dict[type, Study] = {
         headroom_linear.run,
         "headroom-linear",
         "beyond the paper: what each gradient estimate captures of the headroom",
-        "30 min",
+        "5 min",
     ),
     learning.Learning: Study(
         learning.run, "learning", "learning curves of D4PG beside SBX's DDPG", "about 3 h"
