@@ -216,7 +216,7 @@ def test_frozen_neither_records_nor_learns():
     assert_same(numbers(env), before)
     env.unfreeze()
     drive(env, policy, 6, env.unwrapped._get_obs())
-    episodes = env._module.teacher.record.episodes
+    episodes = env._module.teacher.record.pieces
     assert [len(episode) for episode in episodes] == [25, 6]  # what is between is not known
     assert not episodes[1][0].window.any()
 
@@ -245,7 +245,7 @@ def test_faults_cut_the_recording(what):
     env.reset(seed=0)
     with pytest.warns(ww.Fault):
         drive(env, lambda _: policy(env.unwrapped._get_obs()), 60, None)
-    episodes = env._module.teacher.record.episodes
+    episodes = env._module.teacher.record.pieces
     assert [len(episode) for episode in episodes] == [14, 44]
     assert not episodes[1][0].window.any()
     assert env.faults == {what: 1}

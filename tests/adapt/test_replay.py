@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt.replay import FORECAST_BOUND, Record, Start, replay
+from windward.adapt.replay import FORECAST_BOUND, PIECE, Record, Start, begins, replay
 from windward.bases.policies import predictor
 
 from .worlds import Plant, wind
@@ -61,7 +61,7 @@ def replayed(env, starts, candidates, gamma=1.0, simulator=None):
 
 def again(env, i, horizon, gamma=1.0):
     """The last episode from step i on under its own M; calm where it ended. Costs and states."""
-    episode = env._module.teacher.record.episodes[-1][i:]
+    episode = env._module.teacher.record.pieces[-1][i:]
     wind = np.zeros((horizon, len(episode[0].w_hat)))
     wind[: len(episode)] = [visit.w_hat for visit in episode]
     spy = Spy(env._module.teacher.simulator)
@@ -76,7 +76,7 @@ def again(env, i, horizon, gamma=1.0):
 def test_the_same_M_gives_what_was_recorded(name, corrected, begin):
     steps = 80
     env, rewards = recorded(name, WORLDS[name][1] if corrected else None, steps)
-    (episode,) = env._module.teacher.record.episodes
+    (episode,) = env._module.teacher.record.pieces
     assert len(episode) == len(rewards) == steps
     costs, states = again(env, begin, steps - begin, gamma=0.99)
     np.testing.assert_allclose(states, [visit.x for visit in episode[begin:]], atol=2e-5)
@@ -176,8 +176,8 @@ def test_broken_physics_is_the_worst(starts):
     assert np.isfinite(everything).all()
 
 
-def filled(w, h=3, capacity=400, cuts=()):
-    record = Record(h, w.shape[1], capacity)
+def filled(w, h=3, kept=8, cuts=()):
+    record = Record(h, w.shape[1], kept)
     for t, each in enumerate(w):
         if t in cuts:
             record.cut()
@@ -188,8 +188,8 @@ def filled(w, h=3, capacity=400, cuts=()):
 def test_windows_are_newest_first_and_begin_with_zeros():
     w = np.arange(1.0, 17.0).reshape(8, 2)
     record = filled(w, cuts=(5,))
-    assert [len(episode) for episode in record.episodes] == [5, 3]
-    for episode, own in zip(record.episodes, (w[:5], w[5:]), strict=True):
+    assert [len(episode) for episode in record.pieces] == [5, 3]
+    for episode, own in zip(record.pieces, (w[:5], w[5:]), strict=True):
         padded = np.concatenate([np.zeros((3, 2)), own])
         for i, visit in enumerate(episode):
             np.testing.assert_array_equal(visit.window, padded[i : i + 3][::-1])
@@ -197,8 +197,8 @@ def test_windows_are_newest_first_and_begin_with_zeros():
     record.cut()
     record.cut()  # twice is once
     record.add(np.zeros(2), w[0])
-    assert len(record.episodes) == 3
-    assert not record.episodes[2][0].window.any()
+    assert len(record.pieces) == 3
+    assert not record.pieces[2][0].window.any()
 
 
 def test_sizes_are_root_mean_squares():
@@ -210,14 +210,17 @@ def test_sizes_are_root_mean_squares():
     assert not Record(3, 2, 10).per_size.any()
 
 
-def test_capacity_drops_whole_episodes_but_not_this_one():
-    w = np.ones((60, 1))
-    record = filled(w, capacity=20, cuts=(15, 30))
-    assert [len(episode) for episode in record.episodes] == [20, 10]  # in pieces
-    assert record.steps == 60  # sizes are of all
-    record = filled(w[:40], capacity=20, cuts=(15, 30))
-    assert [len(episode) for episode in record.episodes] == [15, 10]
-    assert record.episodes[0][0].x[0] == 15
+def test_beginnings_outlive_the_rest():
+    w = np.ones((1000, 1))
+    record = filled(w, kept=2, cuts=(15, 30, 45))
+    # Of four beginnings two stay, of the last episode's later pieces one.
+    assert [piece[0].x[0] for piece in record.pieces] == [30, 45, 45 + 4 * PIECE]
+    assert [begins(piece) for piece in record.pieces] == [True, True, False]
+    assert record.steps == 1000  # sizes are of all
+    rng = np.random.default_rng(0)
+    starts = [start.x[0] for start in record.starts(20, 5, rng)]
+    assert set(starts[::2]) == {30.0, 45.0}
+    assert max(starts) > 45 + 4 * PIECE
 
 
 @pytest.mark.parametrize("period", [20, 63, 90])
@@ -225,14 +228,14 @@ def test_a_sine_goes_on(period):
     t = np.arange(120)
     w = np.stack([0.0 * t, 0.35 * np.sin(2 * np.pi * t / period)], axis=1)
     record = filled(w[:60], h=5)
-    start = record._start(record.episodes[0], 59, 61, record.forecast())
+    start = record._start(record.pieces[0], 59, 61, record.forecast())
     np.testing.assert_allclose(start.wind[1:], w[60:], atol=0.2 * 0.35)
 
 
 def test_the_forecast_of_noise_is_bounded():
     w = np.random.default_rng(0).uniform(-0.3, 0.3, (60, 2))
     record = filled(w, h=5)
-    wind = record._start(record.episodes[0], 59, 500, record.forecast()).wind
+    wind = record._start(record.pieces[0], 59, 500, record.forecast()).wind
     assert np.abs(wind).max() <= FORECAST_BOUND / record.per_size.min() + 1e-12
     assert np.abs(wind[-100:]).max() < 0.3
 
@@ -268,11 +271,11 @@ def test_recorded_is_what_happened():
     env, _ = recorded("Pendulum-v1", None, 40)
     record = env._module.teacher.record
     pushed = 0.35 * np.sin(2 * np.pi * np.arange(40) / 63)
-    np.testing.assert_allclose([visit.w_hat[1] for visit in record.episodes[0]], pushed, atol=1e-6)
+    np.testing.assert_allclose([visit.w_hat[1] for visit in record.pieces[0]], pushed, atol=1e-6)
     env.reset()  # before its end
     env.step(np.zeros(1, np.float32))
-    assert [len(episode) for episode in record.episodes] == [40, 1]
-    assert not record.episodes[1][0].window.any()
+    assert [len(episode) for episode in record.pieces] == [40, 1]
+    assert not record.pieces[1][0].window.any()
 
 
 def still(x, u):

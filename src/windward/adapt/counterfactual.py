@@ -27,7 +27,7 @@ class Search:
     """steps between updates, as long as they find something"""
     at_most: int = 400
     """to this many steps the time between updates is doubled when they find nothing"""
-    per_episode: int = 4
+    per_episode: int = 8
     """updates at least for an episode that ends by itself, the rest at its end"""
     horizon: int = 120
     """steps of a replay at least"""
@@ -36,8 +36,8 @@ class Search:
     gamma: float = 0.995
     starts: int = 8
     """states that a candidate is replayed from"""
-    pairs: int = 5
-    sizes: tuple[float, ...] = (0.05, 0.15)
+    pairs: int = 8
+    sizes: tuple[float, ...] = (0.05, 0.15, 0.3)
     """of the perturbation, in turns"""
     steps: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
     """along the direction that the pairs give"""
@@ -47,11 +47,11 @@ class Search:
     """how much better a candidate must be, of the cost"""
     spread: float = 1.5
     """and of the standard error of the difference"""
-    capacity: int = 400
-    """recorded steps that replays start from"""
+    kept: int = 8
+    """beginnings of episodes that replays start from, and half as many later pieces"""
 
     def __post_init__(self) -> None:
-        for name in ("every", "at_most", "horizon", "longest", "starts", "pairs", "capacity"):
+        for name in ("every", "at_most", "horizon", "longest", "starts", "pairs", "kept"):
             checks.integer(name, getattr(self, name), 1)
 
 
@@ -81,7 +81,7 @@ class Counterfactual:
     def reset(self) -> None:
         """As when it was made."""
         h, _, d_w = self._shape
-        self.record = Record(h, d_w, self.search.capacity)
+        self.record = Record(h, d_w, self.search.kept)
         self.M = np.zeros(self._shape)
         """for ŵ in its sizes"""
         self._direction = np.zeros(self._shape)
@@ -196,7 +196,7 @@ class Counterfactual:
 
     def restore(self, arrays: dict[str, np.ndarray], memory: dict[str, Any]) -> None:
         """Goes on from what `arrays` and `memory` gave; what does not fit changes nothing."""
-        fresh = Record(self.record.h, self.record.d_w, self.search.capacity)
+        fresh = Record(self.record.h, self.record.d_w, self.search.kept)
         try:
             fresh.restore(arrays, self.simulator.d_x)
             counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}

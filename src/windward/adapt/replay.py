@@ -14,6 +14,7 @@ import numpy as np
 from windward.envs.simulators import Simulator
 
 RIDGE = 1e-5  # of the forecast, over the mean square of what it is made from
+PIECE = 200  # steps
 FORECAST_BOUND = 4.0  # in sizes of ŵ
 
 
@@ -34,11 +35,15 @@ class Start(NamedTuple):
 
 
 class Record:
-    """The last steps, by episode; the sizes of ŵ over all steps seen."""
+    """Steps in pieces of episodes, and the sizes of ŵ over all steps seen.
 
-    def __init__(self, h: int, d_w: int, capacity: int) -> None:
-        self.h, self.d_w, self.capacity = h, d_w, capacity
-        self.episodes: list[list[Visit]] = []
+    The beginnings of the last `kept` episodes stay, and half as many later pieces: a long episode
+    that goes well must not wash out what went wrong before it.
+    """
+
+    def __init__(self, h: int, d_w: int, kept: int) -> None:
+        self.h, self.d_w, self.kept = h, d_w, kept
+        self.pieces: list[list[Visit]] = []
         self.squares, self.steps = np.zeros(d_w), 0
         self._window = np.zeros((h, d_w))
         self._open = False
@@ -55,24 +60,27 @@ class Record:
         self._window, self._open = np.zeros((self.h, self.d_w)), False
 
     def add(self, x: np.ndarray, w_hat: np.ndarray) -> None:
-        """One more step; whole episodes are dropped when there are too many."""
-        if not self._open or len(self.episodes[-1]) >= self.capacity:
-            self.episodes.append([])  # an episode without an end is kept in pieces
+        """One more step; the oldest pieces are dropped when there are too many."""
+        if not self._open or len(self.pieces[-1]) >= PIECE:
+            self.pieces.append([])
             self._open = True
-        self.episodes[-1].append(Visit(x, self._window, w_hat))
+        self.pieces[-1].append(Visit(x, self._window, w_hat))
         self._window = np.concatenate([w_hat[None], self._window[:-1]])
         self.squares = self.squares + w_hat**2
         self.steps += 1
-        while len(self) - len(self.episodes[0]) > self.capacity:
-            del self.episodes[0]
+        first = [i for i, piece in enumerate(self.pieces) if begins(piece)]
+        later = [i for i in range(len(self.pieces)) if i not in first]
+        dropped = {*first[: -self.kept], *later[: -max(1, self.kept // 2)]}
+        if dropped:
+            self.pieces = [piece for i, piece in enumerate(self.pieces) if i not in dropped]
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, for a file."""
-        visits = [visit for episode in self.episodes for visit in episode]
+        visits = [visit for piece in self.pieces for visit in piece]
         kept = {
             name: np.array([getattr(visit, name) for visit in visits]) for name in Visit._fields
         }
-        lengths = np.array([len(episode) for episode in self.episodes], dtype=np.int64)
+        lengths = np.array([len(piece) for piece in self.pieces], dtype=np.int64)
         counts = np.array([self.steps, self._open], dtype=np.int64)
         return kept | {
             "lengths": lengths, "squares": self.squares, "now": self._window, "counts": counts
@@ -94,19 +102,19 @@ class Record:
         columns = (arrays[name] for name in Visit._fields)
         visits = [Visit(*each) for each in zip(*columns, strict=True)]
         ends = [0, *np.cumsum(lengths).tolist()]
-        self.episodes = [visits[a:b] for a, b in pairwise(ends)]
+        self.pieces = [visits[a:b] for a, b in pairwise(ends)]
         self.squares, self._window = arrays["squares"], arrays["now"]
         self.steps, self._open = steps, bool(is_open)
 
     def __len__(self) -> int:
-        return sum(map(len, self.episodes))
+        return sum(map(len, self.pieces))
 
     def forecast(self) -> Callable[[np.ndarray], np.ndarray]:
         """ŵ_t from its window: ridge regression over the record, in sizes of ŵ."""
         scale = self.per_size
         # The first h windows of an episode have no past, and would teach that ŵ comes from nothing.
-        visits = [visit for episode in self.episodes for visit in episode[self.h :]]
-        visits = visits or [visit for episode in self.episodes for visit in episode]
+        visits = [visit for piece in self.pieces for visit in piece[self.h :]]
+        visits = visits or [visit for piece in self.pieces for visit in piece]
         z = np.array([np.append((visit.window * scale).ravel(), 1.0) for visit in visits])
         target = np.array([visit.w_hat * scale for visit in visits])
         gram = z.T @ z
@@ -123,16 +131,17 @@ class Record:
     def starts(self, count: int, horizon: int, rng: np.random.Generator) -> list[Start]:
         """Recorded steps to begin from, and the wind from there on.
 
-        Episodes are drawn first, as short ones, which went wrong, should count as much; then every
-        other replay starts where its episode did, and the rest at any step.
+        Every other replay starts where an episode did, the rest at any step of any piece.
         """
         ahead = self.forecast()
-        chosen = [self.episodes[e] for e in rng.integers(0, len(self.episodes), count)]
-        steps = [int(rng.integers(0, len(episode))) for episode in chosen]
-        return [
-            self._start(episode, step if i % 2 else 0, horizon, ahead)
-            for i, (episode, step) in enumerate(zip(chosen, steps, strict=True))
-        ]
+        first = [piece for piece in self.pieces if begins(piece)] or self.pieces
+        found = []
+        for i in range(count):
+            pieces = self.pieces if i % 2 else first
+            piece = pieces[rng.integers(0, len(pieces))]
+            step = int(rng.integers(0, len(piece))) if i % 2 else 0
+            found.append(self._start(piece, step, horizon, ahead))
+        return found
 
     def _start(
         self, episode: list[Visit], i: int, horizon: int, ahead: Callable[..., np.ndarray]
@@ -144,6 +153,11 @@ class Record:
             wind.append(ahead(window))
             window = np.concatenate([wind[-1][None], window[:-1]])
         return Start(episode[i].x, episode[i].window, np.array(wind))
+
+
+def begins(piece: list[Visit]) -> bool:
+    """Whether a piece is the beginning of an episode: nothing was seen before it."""
+    return not piece[0].window.any()
 
 
 def replay(
