@@ -57,6 +57,8 @@ def quick_sb3(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+# The robot's deadline is a few milliseconds: on a busy machine it may well be missed.
+@pytest.mark.filterwarnings("ignore:the signal is late")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_page_runs(page: str) -> None:
     scope = run(blocks_of(f"docs/{page}.md"))
