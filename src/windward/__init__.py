@@ -15,7 +15,7 @@ from windward import envs
 
 if TYPE_CHECKING:
     from windward import adapt, agents, bases, linear
-    from windward.adapt.module import Fault
+    from windward.adapt.faults import Fault
     from windward.adapt.policy import RobustPolicy, robustify
     from windward.adapt.sources import PD1, PD2, PD3, Own
     from windward.adapt.vector import RobustVectorWrapper
@@ -71,7 +71,7 @@ __all__ = [
 
 _HOMES = {
     "windward": ["adapt", "agents", "bases", "linear"],
-    "windward.adapt.module": ["Fault"],
+    "windward.adapt.faults": ["Fault"],
     "windward.adapt.policy": ["RobustPolicy", "robustify"],
     "windward.adapt.sources": ["PD1", "PD2", "PD3", "Own"],
     "windward.adapt.vector": ["RobustVectorWrapper"],

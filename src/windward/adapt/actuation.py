@@ -102,7 +102,6 @@ class Continuous:
         self._half = code.half.astype(np.float64)
         self._low = space.low.ravel().astype(np.float64)
         self._high = space.high.ravel().astype(np.float64)
-        self._never = np.zeros(1, dtype=bool)
         self._middle = code.decode(np.zeros((1, code.size), np.float32)).ravel().astype(np.float64)
 
     def __call__(
@@ -117,7 +116,7 @@ class Continuous:
             # Equal, so finite and inside; and of the space's type what was not touched is the same.
             if (inside == wanted).all() and (base.dtype == self._dtype or added.any()):
                 action = inside.astype(self._dtype).reshape(-1, *self._shape)
-                no = self._no(len(rows))
+                no = np.zeros(len(rows), dtype=bool)
                 return Executed(action, no, no, odd=False)
         return self._with_care(base, rows.astype(np.float64), added, fallback)
 
@@ -135,9 +134,6 @@ class Continuous:
         if not added.any() and not (lost | clipped).any():
             return Executed(base, clipped, lost)
         return Executed(inside.astype(self._dtype).reshape(-1, *self._shape), clipped, lost)
-
-    def _no(self, rows: int) -> np.ndarray:
-        return self._never if len(self._never) == rows else np.zeros(rows, dtype=bool)
 
     def alone(self, base: Any) -> Executed:
         """See Actuation."""

@@ -76,12 +76,12 @@ def _why_no_replays(source: Source, actuation: Actuation, rows: int, model: Any)
     """What is missing for counterfactual replays; nothing if they can be had."""
     if not isinstance(source, PD3) or source.coordinates != "state":
         return "it needs signal='pd3' with a simulator of the environment as it runs"
-    if model is None:
-        return "it replays the base policy: pass model="
     if actuation.discrete:
         return "actions are discrete"
     if rows > 1:
         return "it is for one environment at a time"
+    if model is None:
+        return "it replays the base policy: use RobustWrapper, and pass model="
     simulator = source.simulators[0]
     if simulator.noisy:
         return "replays add the recorded ŵ themselves: make the simulator with noisy=False"
@@ -205,8 +205,8 @@ def _pd3(
 ) -> Source:
     if environments is None:
         raise ValueError(
-            "the environments run out of reach, in processes of their own: use a SyncVectorEnv, or "
-            "a DummyVecEnv of Stable-Baselines3"
+            "the environments run out of reach, in processes of their own: use a SyncVectorEnv (of "
+            "Stable-Baselines3: use a DummyVecEnv), or wrap each in RobustWrapper where it is made"
         )
     options = {"noisy": False, **(simulator or {})}
     try:

@@ -4,8 +4,6 @@ A fault (a number that is not finite, a simulator or critic that raises or is la
 the one that it befell is not learned from, and at the next one the base action is executed alone.
 """
 
-import warnings
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -14,22 +12,9 @@ import numpy as np
 from windward.adapt.actuation import Actuation, Executed
 from windward.adapt.counterfactual import Counterfactual
 from windward.adapt.engine import Engine, Step
+from windward.adapt.faults import Faults
 from windward.adapt.sources import Aux, Happened, Source
 from windward.core import signals
-
-BASE = "the base action is executed alone"
-FAULTS = {
-    "action": ("the base action is not usable", "the middle of the action space is executed"),
-    "observation": ("an observation is not finite", BASE),
-    "reward": ("a reward is not finite", BASE),
-    "signal": ("the signal cannot be computed", BASE),
-    "late": ("the signal is late", BASE),
-}
-"""what happened, and what is done"""
-
-
-class Fault(UserWarning):
-    """Bad input in a control loop: the base action is executed, and adaptation goes on after it."""
 
 
 class Report(NamedTuple):
@@ -45,6 +30,14 @@ class Report(NamedTuple):
     clipped: np.ndarray
     fault: np.ndarray
 
+    def row(self, i: int) -> dict[str, Any]:
+        """What the step of one row came to, arrays and bools only."""
+        return {
+            "w_hat": self.w_hat[i], "correction": self.correction[i], "noise": self.noise[i],
+            "action": self.action[i], "clipped": bool(self.clipped[i]),
+            "fault": bool(self.fault[i]),
+        }  # fmt: skip
+
 
 class _Pending(NamedTuple):
     """An action whose outcome is not known yet."""
@@ -52,15 +45,12 @@ class _Pending(NamedTuple):
     made: Executed
     alone: np.ndarray | None  # rows that act by the base policy, None for none
     x: Any
-    told: tuple[np.ndarray, np.ndarray]
+    correction: np.ndarray
+    noise: np.ndarray
 
-    def correction(self, alone: np.ndarray | None) -> np.ndarray:
-        """What of the correction was executed."""
-        return _without(self.told[0], alone)
-
-    def noise(self, alone: np.ndarray | None) -> np.ndarray:
-        """What of the noise was executed."""
-        return _without(self.told[1], alone)
+    def executed(self, part: np.ndarray) -> np.ndarray:
+        """What of the correction or the noise was executed."""
+        return part if self.alone is None else np.where(self.alone[:, None], 0.0, part)
 
 
 class Module:
@@ -94,7 +84,7 @@ class Module:
         self._forget()
 
     def _forget(self) -> None:
-        self.faults: Counter[str] = Counter()
+        self.faults = Faults()
         """how often each kind of fault was met"""
         self.clipped = 0
         """executed actions that were cut off at the bounds"""
@@ -126,20 +116,6 @@ class Module:
         if not self.explores:
             self.engine.quieten()
 
-    def fault(self, kind: str, rows: np.ndarray, why: str = "") -> None:
-        """Counts a fault of rows, and says so the first time."""
-        if not rows.any():
-            return
-        if not self.faults[kind]:
-            what, done = FAULTS[kind]
-            warnings.warn(
-                f"{what}{': ' if why else ''}{why}; {done}, and adaptation goes on when input is "
-                "good again (counted in .faults, said once)",
-                Fault,
-                stacklevel=5,
-            )
-        self.faults[kind] += int(rows.sum())
-
     def begin(self, x: np.ndarray, rows: np.ndarray | None = None) -> None:
         """Episodes begin in rows (all if None), wherever the last ones were."""
         rows = self._all if rows is None else rows
@@ -166,7 +142,7 @@ class Module:
         if finite(x):
             return
         bad = (self._all if rows is None else rows) & ~finite_rows(x)
-        self.fault("observation", bad)
+        self.faults.note("observation", bad)
         self.fallback = self.fallback | bad
 
     def act(self, base: Any) -> Any:
@@ -176,16 +152,16 @@ class Module:
         try:
             made = self.actuation(self.x, base, engine, alone)
         except Exception as error:  # logits of a user's model may fail in any way
-            self.fault("signal", self._all, repr(error))
+            self.faults.note("signal", self._all, repr(error))
             alone, made = self._all, self.actuation.alone(base)
         if made.odd:
-            self.fault("action", made.lost)
+            self.faults.note("action", made.lost)
             self.clipped += int(made.clipped.sum())
             alone = made.lost if alone is None else alone | made.lost
         asks = self.source.needs_steps or self.teacher is not None
         if asks and not self._asked_before(made.action):
             alone, made = self._all, self.actuation.alone(base)
-        self._pending = _Pending(made, alone, self.x, (engine.correction, engine.draw))
+        self._pending = _Pending(made, alone, self.x, engine.correction, engine.draw)
         return made.action
 
     def _asked_before(self, action: Any) -> bool:
@@ -195,10 +171,10 @@ class Module:
                 self.teacher.before()
             in_time, _ = self._in_time(self.source.before, np.asarray(action))
         except Exception as error:  # a simulator may fail in any way
-            self.fault("signal", self._all, repr(error))
+            self.faults.note("signal", self._all, repr(error))
             return False
         if not in_time:
-            self.fault("late", self._all)
+            self.faults.note("late", self._all)
         return in_time
 
     def observe(
@@ -223,35 +199,36 @@ class Module:
         learn = reward is not None and not self.frozen
         reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
         u = np.array(made.action)  # a copy: it may be the agent's own
-        going = terminated is None or truncated is None
-        ends = (self._none, self._none) if going else (terminated, truncated)
-        happened = Happened(pending.x, u, reward, x_next, ends[0], self._none, learn)  # type: ignore[arg-type]
+        going = terminated is None and truncated is None
+        terminated = self._none if terminated is None else terminated
+        truncated = self._none if truncated is None else truncated
+        ended = self._none if going else terminated | truncated
+        gone = self._none if shown is None else ended
+        happened = Happened(pending.x, u, reward, x_next, terminated, gone, learn)
+        valid = self._all if phantom is None else ~phantom
         calm = going and alone is None and phantom is None and finite(x_next)
-        if calm:
-            aux, usable = self._signal(happened, self._all)
-            valid = self._all
-        else:
-            valid = self._all if phantom is None else ~phantom
-            if shown is not None:
-                happened = happened._replace(gone=ends[0] | ends[1])  # type: ignore[operator]
-            aux, usable = self._signal(happened, self._good(happened, alone, valid))
+        good = valid if calm else self._good(happened, alone, valid)
+        aux, usable = self._signal(happened, good)
         if made.logits is not None:
             aux = {**aux, signals.LOGITS: made.logits}
         # A step that is not usable still ends its episode; its cost keeps it out of all else.
         c = -reward if usable is self._all else np.where(usable, -reward, np.nan)
-        step = Step(c, aux, ends[0], ends[1], valid, made.number, calm)  # type: ignore[arg-type]
+        step = Step(c, aux, terminated, truncated, valid, made.number, calm)
         seen = self.engine.observe(step, learn, self._quiet_unit())
         fault = self._none if seen.accepted.all() else valid & (seen.accepted < 1)
-        self.x, self.fallback = x_next if shown is None else shown, fault
+        self.x, self.ended = x_next if shown is None else shown, ended
+        self.fallback = fault
         if calm:
-            self.ended, self.mid_episode = self._none, self._all
+            self.mid_episode = self._all
         if not calm or fault is not self._none:
-            self._settle(fault, usable, valid, alone, ends, reward)
+            self._settle(fault, usable, valid, alone, reward)
         if self.teacher is not None and learn:
-            self._teach(seen.w_hat[0], fault is self._none, bool(happened.terminated[0]))
+            self._teach(seen.w_hat[0], fault is self._none, bool(terminated[0]))
+        executed = pending.executed
         return Report(
-            seen.w_hat, pending.correction(alone), pending.noise(alone), u, made.clipped, fault
-        )
+            seen.w_hat, executed(pending.correction), executed(pending.noise), u, made.clipped,
+            fault,
+        )  # fmt: skip
 
     def _teach(self, w_hat: np.ndarray, usable: bool, terminated: bool) -> None:
         """Lets the teacher see a step, and takes over what it has learned."""
@@ -260,7 +237,7 @@ class Module:
             if self.teacher.after(w_hat, usable, terminated, bool(self.ended[0])):
                 self.engine.M = self.teacher.M_for_w_hat
         except Exception as error:  # replays call the policy and the simulator
-            self.fault("signal", self._all, repr(error))
+            self.faults.note("signal", self._all, repr(error))
 
     def _settle(
         self,
@@ -268,14 +245,12 @@ class Module:
         usable: np.ndarray,
         valid: np.ndarray,
         alone: np.ndarray | None,
-        ends: Any,
         reward: np.ndarray,
     ) -> None:
         """What follows from ends and faults."""
-        self.ended = ends[0] | ends[1]
         bad_reward = fault & usable & ~np.isfinite(reward)
-        self.fault("reward", bad_reward)
-        self.fault("signal", fault & usable & ~bad_reward, "its numbers were not finite")
+        self.faults.note("reward", bad_reward)
+        self.faults.note("signal", fault & usable & ~bad_reward, "its numbers were not finite")
         # A row that acted alone has paid for its fault.
         self.fallback = fault & ~self.ended
         if alone is not None:
@@ -299,10 +274,10 @@ class Module:
             in_time, aux = self._in_time(self.source.after, happened)
             aux = self.engine.shaped(aux) if in_time else {}
         except Exception as error:  # a critic or a simulator may fail in any way
-            self.fault("signal", good, repr(error))
+            self.faults.note("signal", good, repr(error))
             return self.engine.blank(), self._none
         if not in_time:
-            self.fault("late", good)
+            self.faults.note("late", good)
             return self.engine.blank(), self._none
         return aux, good
 
@@ -328,10 +303,6 @@ def finite_rows(x: Any) -> np.ndarray:
     if array.dtype.kind not in "fc":
         return np.ones(len(array), dtype=bool)
     return np.isfinite(array).reshape(len(array), -1).all(axis=1)
-
-
-def _without(rows: np.ndarray, alone: np.ndarray | None) -> np.ndarray:
-    return rows if alone is None else np.where(alone[:, None], 0.0, rows)
 
 
 def _mended(happened: Happened, good: np.ndarray) -> Happened:

@@ -27,7 +27,6 @@ class Packing:
         for _, own in self._leaves:
             if own != self.dtype and (own.kind not in "iu" or own.itemsize > self.dtype.itemsize):
                 raise ValueError(f"an array of {own} cannot travel as {self.dtype}")
-        self.size = sum(int(np.prod(shape)) for shape, _ in self._leaves)
 
     def pack(self, tree: Any) -> jax.Array:
         """One vector, leaves in their order."""

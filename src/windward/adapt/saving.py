@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from windward import files
-from windward.adapt.module import FAULTS, Module
+from windward.adapt.faults import FAULTS
+from windward.adapt.module import Module
 from windward.types import State
 
 KIND = "windward.adaptation"

@@ -11,8 +11,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from windward.adapt.actuation import action_array
 from windward.adapt.building import find_source, make_module
-from windward.adapt.module import Report
 from windward.adapt.shell import Shell
 from windward.adapt.sources import Source
 from windward.adapt.vector import final_rows
@@ -78,11 +78,6 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         VecEnvWrapper.__init__(self, venv)
         spaces = venv.observation_space, venv.action_space
         reach = _within_reach(venv)
-        if signal == "pd3" and reach is None:
-            raise ValueError(
-                "signal 'pd3' cannot be made: the environments run out of reach, in processes of "
-                "their own: use a DummyVecEnv, or wrap each in RobustWrapper where it is made"
-            )
         source = find_source(signal, model, reach, spaces, simulator)
         _refuse_scaled(venv, source, logits)
         self._module = make_module(
@@ -102,10 +97,7 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         module = self._module
         if module.x is None:
             raise gym.error.ResetNeeded("call reset() before the first step()")
-        base = np.asarray(actions)
-        if base.shape != self._shape:
-            raise ValueError(f"actions must have shape {self._shape}; got {base.shape}")
-        self.venv.step_async(module.act(base))
+        self.venv.step_async(module.act(action_array(actions, self._shape)))
 
     def step_wait(self) -> Any:
         """Ends a step: observations, rewards, dones, infos."""
@@ -118,14 +110,8 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         report = self._module.observe(
             np.asarray(reward, dtype=np.float64), seen, ended & ~cut, ended & cut, shown=shown
         )
-        told = [{**info, "windward": _row(report, i)} for i, info in enumerate(infos)]
+        told = [{**info, "windward": report.row(i)} for i, info in enumerate(infos)]
         return x_next, reward, done, told
-
-
-def _row(report: Report, i: int) -> dict[str, Any]:
-    """What a step of one row came to."""
-    told = {name: each[i] for name, each in zip(report._fields, report, strict=True)}
-    return told | {name: bool(told[name]) for name in ("clipped", "fault")}
 
 
 def _last_seen(infos: Sequence[dict[str, Any]], ended: np.ndarray) -> list[Any]:

@@ -102,12 +102,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         if terminated or truncated:
             ends = (np.array([bool(terminated)]), np.array([bool(truncated)]))
         report = module.observe(np.array([float(reward)]), np.array(x_next)[None], *ends)
-        told = {
-            "w_hat": report.w_hat[0], "correction": report.correction[0], "noise": report.noise[0],
-            "action": report.action[0], "clipped": bool(report.clipped[0]),
-            "fault": bool(report.fault[0]),
-        }  # fmt: skip
-        return x_next, reward, terminated, truncated, {**info, "windward": told}
+        return x_next, reward, terminated, truncated, {**info, "windward": report.row(0)}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.env, self._saved_kwargs, saving.snapshot(self._module))

@@ -1,0 +1,38 @@
+"""Bad input in a control loop: what kinds there are, said once each and counted."""
+
+import warnings
+from collections import Counter
+
+import numpy as np
+
+BASE = "the base action is executed alone"
+FAULTS = {
+    "action": ("the base action is not usable", "the middle of the action space is executed"),
+    "observation": ("an observation is not finite", BASE),
+    "reward": ("a reward is not finite", BASE),
+    "signal": ("the signal cannot be computed", BASE),
+    "late": ("the signal is late", BASE),
+}
+"""what happened, and what is done"""
+
+
+class Fault(UserWarning):
+    """Bad input in a control loop: the base action is executed, and adaptation goes on after it."""
+
+
+class Faults(Counter[str]):
+    """How often each kind of fault was met."""
+
+    def note(self, kind: str, rows: np.ndarray, why: str = "") -> None:
+        """Counts a fault of rows, and says so the first time."""
+        if not rows.any():
+            return
+        if not self[kind]:
+            what, done = FAULTS[kind]
+            warnings.warn(
+                f"{what}{': ' if why else ''}{why}; {done}, and adaptation goes on when input is "
+                "good again (counted in .faults, said once)",
+                Fault,
+                stacklevel=5,
+            )
+        self[kind] += int(rows.sum())
