@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from windward.adapt.sources import PD1, PD2, PD3, Own
     from windward.adapt.vector import RobustVectorWrapper
     from windward.adapt.wrapper import RobustWrapper
+    from windward.bases.dynamics_files import load_simulator, save_simulator
+    from windward.bases.dynamics_fitting import fit_simulator
     from windward.bases.fitted import fit_values
     from windward.bases.storing import load_values, save_values
     from windward.core.algorithm import Algorithm
@@ -57,14 +59,17 @@ __all__ = [
     "dac_set",
     "dmf_gpc",
     "envs",
+    "fit_simulator",
     "fit_values",
     "frobenius_ball",
     "gpc",
     "linear",
+    "load_simulator",
     "load_values",
     "mf_gpc",
     "mlp",
     "robustify",
+    "save_simulator",
     "save_values",
     "theorem_rates",
 ]
@@ -76,6 +81,8 @@ _HOMES = {
     "windward.adapt.sources": ["PD1", "PD2", "PD3", "Own"],
     "windward.adapt.vector": ["RobustVectorWrapper"],
     "windward.adapt.wrapper": ["RobustWrapper"],
+    "windward.bases.dynamics_files": ["load_simulator", "save_simulator"],
+    "windward.bases.dynamics_fitting": ["fit_simulator"],
     "windward.bases.fitted": ["fit_values"],
     "windward.bases.storing": ["load_values", "save_values"],
     "windward.core.algorithm": ["Algorithm"],

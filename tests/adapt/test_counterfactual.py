@@ -295,3 +295,14 @@ def test_auto():
     for given in ({"model": None}, {"eta": 1e-3}, {"sigma": 0.1}, {"M0": np.zeros((5, 1, 2))}):
         env = made(gradient="auto", **{"search": None, **given})
         assert (env.gradient, env.decisions) == ("reinforce", [])
+
+
+def test_what_replays_found_is_what_acts():
+    """However large: a ball for M, as the paper's update has one, would cut it."""
+    env = made()
+    ran(env, 30)
+    teacher = env._module.teacher
+    teacher.M = np.full(teacher.M.shape, 50.0)
+    large = env._module.engine.M = teacher.M_for_w_hat
+    drive(env, policy, 1, env.unwrapped._get_obs())
+    np.testing.assert_allclose(env.M, large, rtol=1e-6)

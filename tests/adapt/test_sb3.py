@@ -24,7 +24,7 @@ from windward.adapt.sb3 import RobustVecEnv
 
 pytestmark = pytest.mark.usefixtures("cheap_compiling")
 
-NAMES = ["action", "clipped", "correction", "fault", "noise", "w_hat"]
+NAMES = ["action", "clipped", "correction", "fault", "noise", "resting", "w_hat"]
 QUICK = {"h": 2, "eta": 1e-2, "seed": 3}
 
 

@@ -1,5 +1,6 @@
 """The adaptive layer on Gymnasium: `RobustWrapper` for environments, `robustify` for policies."""
 
+from windward.adapt import peers
 from windward.adapt.building import logits_from
 from windward.adapt.counterfactual import Search
 from windward.adapt.faults import Fault
@@ -19,5 +20,6 @@ __all__ = [
     "RobustWrapper",
     "Search",
     "logits_from",
+    "peers",
     "robustify",
 ]

@@ -4,7 +4,9 @@
 space, whatever goes in; a row that is on fallback executes its base action alone.
 """
 
+import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
@@ -24,7 +26,7 @@ class Executed(NamedTuple):
     lost: np.ndarray  # (B,) bool: the base action was not usable and the middle is executed
     number: np.ndarray | None = None  # (B,) discrete: the action's number from 0
     logits: np.ndarray | None = None  # (B, d_u)
-    odd: bool = True  # whether a row may be clipped or lost
+    odd: bool = True  # whether a row may be lost, or be the agent's own object
 
 
 class Actuation(Protocol):
@@ -77,6 +79,14 @@ def refuse(space: gym.Space, observations: gym.Space) -> None:
         )
 
 
+@lru_cache(maxsize=64)
+def none(rows: int) -> np.ndarray:
+    """False for each row, not to be written to."""
+    flags = np.zeros(rows, dtype=bool)
+    flags.flags.writeable = False
+    return flags
+
+
 def action_array(action: Any, shape: Any) -> np.ndarray:
     """What an agent gave as an array of numbers of a shape, or an error before anything is done."""
     try:
@@ -99,31 +109,48 @@ class Continuous:
         code = ActionCode(space)
         self._shape, self._dtype = space.shape, space.dtype
         self.d_u = code.size
-        self._half = code.half.astype(np.float64)
-        self._low = space.low.ravel().astype(np.float64)
-        self._high = space.high.ravel().astype(np.float64)
+        # Lists: a few floats are added and compared quicker one by one than as arrays.
+        self._half = code.half.astype(np.float64).tolist()
+        self._low, self._high = (
+            each.ravel().astype(np.float64).tolist() for each in (space.low, space.high)
+        )
         self._middle = code.decode(np.zeros((1, code.size), np.float32)).ravel().astype(np.float64)
 
     def __call__(
         self, x: Any, base: Any, plan: Engine, fallback: np.ndarray | None = None
     ) -> Executed:
         """See the class."""
-        rows = base.reshape(-1, self.d_u)
-        added = self._half * plan.added
-        if fallback is None:
-            wanted = rows + added
-            inside = np.clip(wanted, self._low, self._high)
-            # Equal, so finite and inside; and of the space's type what was not touched is the same.
-            if (inside == wanted).all() and (base.dtype == self._dtype or added.any()):
-                action = inside.astype(self._dtype).reshape(-1, *self._shape)
-                no = np.zeros(len(rows), dtype=bool)
-                return Executed(action, no, no, odd=False)
-        return self._with_care(base, rows.astype(np.float64), added, fallback)
+        times = base.size // self.d_u
+        if fallback is None and base.dtype == self._dtype:
+            parts = zip(base.ravel().tolist(), self._half * times, plan.added, strict=True)
+            wanted = [own + half * added for own, half, added in parts]
+            bounds = zip(wanted, self._low * times, self._high * times, strict=True)
+            inside = [
+                each if low <= each <= high else low if each < low else high
+                for each, low, high in bounds
+            ]
+            # Equal, so inside and finite; what is not a number is not equal to a bound.
+            whole = inside == wanted
+            if whole or math.isfinite(sum(wanted)):
+                action = np.array(inside, self._dtype).reshape(base.shape)
+                clipped = none(times) if whole else self._cut(inside, wanted)
+                return Executed(action, clipped, none(times), odd=False)
+        added = np.reshape(plan.added, (times, self.d_u)) * np.array(self._half)
+        return self._with_care(base, base.reshape(times, self.d_u).astype(float), added, fallback)
+
+    def _cut(self, inside: list[float], wanted: list[float]) -> np.ndarray:
+        """Rows of which something was cut off."""
+        return np.array(
+            [
+                inside[i : i + self.d_u] != wanted[i : i + self.d_u]
+                for i in range(0, len(wanted), self.d_u)
+            ]
+        )
 
     def _with_care(
         self, base: Any, rows: Rows, added: Rows, fallback: np.ndarray | None
     ) -> Executed:
-        """Actions where something is clipped, lost or left alone."""
+        """Actions where something is lost or left alone."""
         lost = np.logical_not(np.isfinite(rows).all(axis=1))
         alone = lost if fallback is None else fallback | lost
         rows = np.where(lost[:, None], self._middle, rows)

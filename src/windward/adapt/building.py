@@ -8,17 +8,25 @@ import numpy as np
 
 from windward import checks, envs
 from windward.adapt.actuation import Actuation, Continuous, Softmax, refuse
-from windward.adapt.counterfactual import Counterfactual
+from windward.adapt.counterfactual import Counterfactual, Search
 from windward.adapt.engine import Engine
+from windward.adapt.guard import Guard
 from windward.adapt.module import Module
 from windward.adapt.sources import PD1, PD2, PD3, ObservedPD3, Own, Source
+from windward.bases.dynamics import LearnedSimulator, percent
 from windward.bases.policies import logits_of, predictor
 from windward.bases.sb3 import critic_of, library_of
 from windward.core.algorithm import Algorithm
 from windward.core.recipes import dmf_gpc, mf_gpc
+from windward.envs.simulators import Simulator
 
 NAMES = ("pd1", "pd2", "pd3", "auto")
 COUNTERFACTUAL = "counterfactual"
+IDLE = ("eta", "sigma", "M0", "baseline", "weight_decay", "projection")
+"""options that mean nothing to replays"""
+PAPER = "paper"
+MARGIN = 1.0
+"""how much better M must be in a learned simulator, in shares of the motion that it misses"""
 
 
 def make_module(
@@ -36,28 +44,37 @@ def make_module(
 
     Options that are None are left to the recipe. `gradient="auto"` is "counterfactual" where it can
     be, for one environment with a simulator at hand and the model, and the paper's elsewhere.
+    `guard=False` trusts what is learned; `preset="paper"` is the paper's update as printed, without
+    a guard.
     """
     if checks.integer("seed", seed, 0) >= 2**32:
         raise ValueError(f"seed must be below 2**32; got {seed}")
     actuation = make_actuation(*spaces, logits)
     options = {name: each for name, each in options.items() if each is not None}
     gradient, search = options.pop("gradient", "auto"), options.pop("search", None)
+    guarded, preset = options.pop("guard", True), options.pop("preset", None)
+    checks.choice("guard", guarded, (True, False))
+    checks.choice("preset", preset, (None, PAPER))
+    if preset is not None:
+        if gradient not in ("auto", "reinforce"):
+            raise ValueError(f"preset {PAPER!r} is gradient 'reinforce'; got {gradient!r}")
+        gradient, guarded = "reinforce", False
+        if actuation.discrete:
+            options["preset"] = PAPER
     why_not = _why_no_replays(source, actuation, rows, model)
     if gradient == "auto":
-        given = {"eta", "sigma", "M0", "baseline", "every_episodes"} & set(options)
+        given = {*IDLE, "every_episodes"} & set(options)
         gradient = "reinforce" if why_not or given else COUNTERFACTUAL
     teacher = None
     if gradient == COUNTERFACTUAL:
         if why_not:
             raise ValueError(f"gradient {COUNTERFACTUAL!r} cannot be had: {why_not}")
-        idle = sorted({"eta", "sigma", "M0", "baseline"} & set(options))
+        idle = sorted(set(IDLE) & set(options))
         if idle:
             raise ValueError(f"{', '.join(idle)} mean nothing to gradient {COUNTERFACTUAL!r}")
-        options |= {"eta": 0.0, "sigma": 0.0}  # replays need no exploration
-        assert isinstance(source, PD3)
-        assert isinstance(spaces[1], gym.spaces.Box)
-        policy, h = predictor(model, spaces[1]), options.get("h", 5)
-        teacher = Counterfactual(source.simulators[0], policy, spaces[1], h, seed, search)
+        # Replays need no exploration, and M is theirs: nothing else may move it.
+        options |= {"eta": 0.0, "sigma": 0.0, "projection": None}
+        teacher = _teacher(source, predictor(model, spaces[1]), spaces[1], options, seed, search)
     elif search is not None:
         raise ValueError(f"search= is for gradient={COUNTERFACTUAL!r}; got gradient={gradient!r}")
     elif gradient in ("advantage", "response"):
@@ -69,12 +86,45 @@ def make_module(
         options["gradient"] = gradient
     algorithm = _algorithm(actuation, source, options)
     engine = Engine(algorithm, rows, shared, seed)
-    return Module(engine, source, actuation, timely, gradient, teacher)
+    # With a simulator replays judge M; returns of several rows at once are not told apart.
+    guard = Guard() if guarded and teacher is None and rows == 1 else None
+    return Module(engine, source, actuation, timely, gradient, teacher, guard)
+
+
+def _teacher(
+    source: Source,
+    policy: Callable[[Any], np.ndarray],
+    space: gym.Space,
+    options: dict[str, Any],
+    seed: int,
+    search: Search | None,
+) -> Counterfactual:
+    """Replays with the simulator of PD3; more careful ones, or none, with one that was learned."""
+    assert isinstance(space, gym.spaces.Box)
+    simulator, refusal = _simulator_of(source), ""
+    assert simulator is not None
+    if isinstance(simulator, LearnedSimulator):
+        missed = simulator.fit.missed
+        if simulator.fit.ill:
+            refusal = f"no replays: the learned simulator misses {percent(missed)} of the motion"
+        search = search or Search(margin=max(Search.margin, MARGIN * missed))
+    h = options.get("h", 5)
+    return Counterfactual(simulator, policy, space, h, seed, search, refusal)
+
+
+def _simulator_of(source: Source) -> Simulator | LearnedSimulator | None:
+    """The simulator that replays can run in."""
+    if isinstance(source, PD3) and source.coordinates == "state":
+        return source.simulators[0]
+    if isinstance(source, ObservedPD3) and isinstance(source.simulator, LearnedSimulator):
+        return source.simulator
+    return None
 
 
 def _why_no_replays(source: Source, actuation: Actuation, rows: int, model: Any) -> str:
     """What is missing for counterfactual replays; nothing if they can be had."""
-    if not isinstance(source, PD3) or source.coordinates != "state":
+    simulator = _simulator_of(source)
+    if simulator is None:
         return "it needs signal='pd3' with a simulator of the environment as it runs"
     if actuation.discrete:
         return "actions are discrete"
@@ -82,7 +132,6 @@ def _why_no_replays(source: Source, actuation: Actuation, rows: int, model: Any)
         return "it is for one environment at a time"
     if model is None:
         return "it replays the base policy: use RobustWrapper, and pass model="
-    simulator = source.simulators[0]
     if simulator.noisy:
         return "replays add the recorded ŵ themselves: make the simulator with noisy=False"
     try:
@@ -152,19 +201,19 @@ def find_source(
     model: Any,
     environments: Sequence[gym.Env] | None,
     spaces: tuple[gym.Space, gym.Space],
-    simulator: dict[str, Any] | None = None,
+    simulator: Any = None,
     *,
     observed: bool = False,
 ) -> Source:
     """The source that a user means by a name, an object or a function.
 
     `environments` are those within reach, one for each row, or None; `observed` says that they are
-    not the ones that run.
+    not the ones that run. `simulator` has options of `envs.simulator`, or was learned.
     """
     if isinstance(signal, str):
         checks.choice("signal", signal, NAMES)
         finders: dict[str, Callable[[], Source]] = {
-            "pd3": lambda: _pd3(environments, simulator, observed),
+            "pd3": lambda: _pd3(environments, simulator, observed, spaces),
             "pd2": lambda: PD2(_given(model)),
             "pd1": lambda: PD1(_given(model)),
         }
@@ -201,12 +250,26 @@ def _given(model: Any) -> Any:
 
 
 def _pd3(
-    environments: Sequence[gym.Env] | None, simulator: dict[str, Any] | None, observed: bool
+    environments: Sequence[gym.Env] | None,
+    simulator: Any,
+    observed: bool,
+    spaces: tuple[gym.Space, gym.Space],
 ) -> Source:
+    if isinstance(simulator, LearnedSimulator):
+        theirs = simulator.observation_space, simulator.action_space
+        for here, there in zip(spaces, theirs, strict=True):
+            if here != there:
+                raise ValueError(f"the simulator was learned for {there}, and here it is {here}")
+        return ObservedPD3(simulator)
     if environments is None:
         raise ValueError(
             "the environments run out of reach, in processes of their own: use a SyncVectorEnv (of "
             "Stable-Baselines3: use a DummyVecEnv), or wrap each in RobustWrapper where it is made"
+        )
+    if simulator is not None and not isinstance(simulator, dict):
+        raise ValueError(
+            "simulator= takes the options of windward.envs.simulator, or what "
+            f"windward.fit_simulator gives; got {simulator!r}"
         )
     options = {"noisy": False, **(simulator or {})}
     try:

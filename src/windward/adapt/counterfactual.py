@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from windward import checks
 from windward.adapt.replay import Record, replay
+from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
 
@@ -25,7 +26,7 @@ class Search:
 
     every: int = 50
     """steps between updates, as long as they find something"""
-    at_most: int = 400
+    at_most: int = 300
     """to this many steps the time between updates is doubled when they find nothing"""
     per_episode: int = 8
     """updates at least for an episode that ends by itself, the rest at its end"""
@@ -35,12 +36,16 @@ class Search:
     """and at most: replays reach half as far again as the last episode that ended by itself"""
     gamma: float = 0.995
     starts: int = 8
-    """states that a candidate is replayed from"""
+    """states that pairs are replayed from"""
+    judges: int = 16
+    """states that candidates are judged by"""
     pairs: int = 8
     sizes: tuple[float, ...] = (0.05, 0.15, 0.3)
     """of the perturbation, in turns"""
-    steps: tuple[float, ...] = (0.02, 0.05, 0.1, 0.2)
+    steps: tuple[float, ...] = (0.03, 0.1, 0.2, 0.4)
     """along the direction that the pairs give"""
+    components: int = 20
+    """of recent ŵ that M is made of at most: the leading ones of its covariance"""
     momentum: float = 0.7
     """of that direction"""
     margin: float = 0.01
@@ -51,7 +56,7 @@ class Search:
     """beginnings of episodes that replays start from, and half as many later pieces"""
 
     def __post_init__(self) -> None:
-        for name in ("every", "at_most", "horizon", "longest", "starts", "pairs", "kept"):
+        for name in ("every", "at_most", "horizon", "longest", "starts", "judges", "pairs", "kept"):
             checks.integer(name, getattr(self, name), 1)
 
 
@@ -63,16 +68,19 @@ class Counterfactual:
 
     def __init__(
         self,
-        simulator: Simulator,
+        simulator: Simulator | LearnedSimulator,
         policy: Callable[[Any], np.ndarray],
         space: gym.spaces.Box,
         h: int,
         seed: int,
         search: Search | None = None,
+        refusal: str = "",
     ) -> None:
         if search is not None and not isinstance(search, Search):
             raise ValueError(f"search must be a windward.adapt.Search; got {search!r}")
         self.simulator, self.policy, self.search = simulator, policy, search or Search()
+        self.refusal = refusal
+        """why nothing is replayed, if nothing is"""
         self._bounds = (space.low.astype(np.float64), space.high.astype(np.float64))
         self._shape = (h, int(np.prod(space.shape)), simulator.d_x)
         self._seed = seed
@@ -80,8 +88,7 @@ class Counterfactual:
 
     def reset(self) -> None:
         """As when it was made."""
-        h, _, d_w = self._shape
-        self.record = Record(h, d_w, self.search.kept)
+        self.record = self._blank()
         self.M = np.zeros(self._shape)
         """for ŵ in its sizes"""
         self._direction = np.zeros(self._shape)
@@ -90,7 +97,7 @@ class Counterfactual:
         self._length, self._horizon = 0, self.search.horizon
         self._wait = self.search.every
         self.episode = 0
-        self.decisions: list[str] = []
+        self.decisions: list[str] = [self.refusal] if self.refusal else []
         """what was decided about M, in sentences"""
         self._x: np.ndarray | None = None
 
@@ -99,13 +106,24 @@ class Counterfactual:
         """M for ŵ as it is."""
         return np.asarray(self.M * self.record.per_size)
 
-    def before(self) -> None:
-        """Called before the environment is stepped."""
-        self._x = self.simulator.state()
+    def _blank(self) -> Record:
+        """A record without steps."""
+        h, _, d_w = self._shape
+        pushes = self.simulator.pushes if isinstance(self.simulator, LearnedSimulator) else None
+        return Record(h, d_w, self.search.kept, pushes)
+
+    def before(self, x: Any) -> None:
+        """Called before the environment is stepped, with what is observed, rows."""
+        if isinstance(self.simulator, LearnedSimulator):  # its states are what is observed
+            self._x = self.simulator.state_of(x)[0] if np.isfinite(x).all() else None
+        else:
+            self._x = self.simulator.state()
 
     def after(self, w_hat: np.ndarray, usable: bool, terminated: bool, ended: bool) -> bool:
         """A step is over; whether M may have changed."""
         search = self.search
+        if self.refusal:
+            return False
         if usable and self._x is not None:
             self.record.add(self._x, w_hat.astype(np.float64))
             self._since += 1
@@ -130,32 +148,35 @@ class Counterfactual:
         self._this_episode += 0 if ended else due
         return any(found)
 
-    def _costs(self, candidates: np.ndarray) -> np.ndarray:
+    def _costs(self, candidates: np.ndarray, states: int) -> np.ndarray:
         search = self.search
-        starts = self.record.starts(search.starts, self._horizon, self._rng)
+        starts = self.record.starts(states, self._horizon, self._rng)
         scaled = candidates * self.record.per_size
         return replay(self.simulator, self.policy, self._bounds, starts, scaled, search.gamma)
 
     def update(self) -> bool:
         """Looks for a better M; whether there was one."""
-        moves = self.record.per_size > 0
-        if not moves.any():
+        if not self.record.per_size.any():
             return False  # nothing has pushed yet
         search, M = self.search, self.M
-        noise = self._rng.standard_normal((search.pairs, *self._shape)) * moves
+        features = self.record.features(search.components)
+        h, d_u, d_w = self._shape
+        noise = self._rng.standard_normal((search.pairs, d_u, len(features))) @ features
+        noise = noise.reshape(search.pairs, d_u, h, d_w).swapaxes(1, 2)
         size = search.sizes[self._updates % len(search.sizes)]
         self._updates += 1
         tried = np.concatenate([M[None], M + size * noise, M - size * noise])
-        costs = self._costs(tried)
+        costs = self._costs(tried, search.starts)
         plus, minus = costs[:, 1 : 1 + search.pairs], costs[:, 1 + search.pairs :]
         slope = np.einsum("sp,phud->hud", plus - minus, noise)
-        self._direction = search.momentum * self._direction + (1 - search.momentum) * _unit(slope)
-        step = -_unit(self._direction) * np.sqrt(self._shape[0] * self._shape[1] * moves.sum())
+        slope /= max(self.record.effect(slope), 1e-12)
+        self._direction = search.momentum * self._direction + (1 - search.momentum) * slope
+        step = -self._direction / max(self.record.effect(self._direction), 1e-12)
         best = tried[costs.mean(axis=0).argmin()]
         candidates = np.stack(
             [M, 0 * M, 0.5 * M, best, *(M + length * step for length in search.steps)]
         )
-        return self._judge(candidates, self._costs(candidates))
+        return self._judge(candidates, self._costs(candidates, search.judges))
 
     def _judge(self, candidates: np.ndarray, costs: np.ndarray) -> bool:
         """Puts the best candidate in M's place, if it is better beyond doubt."""
@@ -196,7 +217,7 @@ class Counterfactual:
 
     def restore(self, arrays: dict[str, np.ndarray], memory: dict[str, Any]) -> None:
         """Goes on from what `arrays` and `memory` gave; what does not fit changes nothing."""
-        fresh = Record(self.record.h, self.record.d_w, self.search.kept)
+        fresh = self._blank()
         try:
             fresh.restore(arrays, self.simulator.d_x)
             counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}
@@ -215,7 +236,3 @@ class Counterfactual:
 
 
 COUNTS = ("_since", "_this_episode", "_updates", "_wait", "_length", "_horizon", "episode")
-
-
-def _unit(array: np.ndarray) -> np.ndarray:
-    return np.asarray(array / max(float(np.linalg.norm(array)), 1e-12))

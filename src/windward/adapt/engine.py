@@ -6,6 +6,7 @@ array each way, because a call pays for every leaf.
 
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
@@ -43,7 +44,7 @@ class Seen(NamedTuple):
     """What the core made of a step."""
 
     w_hat: np.ndarray  # (B, d_w)
-    accepted: np.ndarray  # (B,): 1 or 0
+    accepted: list[float]  # 1 or 0 for each row
 
 
 class _Program(NamedTuple):
@@ -52,9 +53,9 @@ class _Program(NamedTuple):
     observe: Callable[..., Any]
     init: Callable[..., Any]
     packing: Packing
-    widths: tuple[tuple[str, int], ...]  # of aux
-    unit_size: int
-    width: int  # of the table that it takes
+    columns: tuple[tuple[str, slice], ...]  # of aux in the table that it takes
+    unit_columns: slice
+    width: int  # of the table
 
 
 class Engine:
@@ -75,10 +76,13 @@ class Engine:
             tuple((name, np.shape(value)) for name, value in algorithm.hyper.items()),
             jnp.zeros(()).dtype,
         )
-        self._head = rows * told_width(algorithm.d_u, algorithm.d_w)
+        self._parts = _parts(rows, algorithm.d_u, algorithm.d_w)
         self._table = np.zeros((rows, self._program.width), jnp.zeros(()).dtype)
+        self._shapes = {
+            name: (rows, columns.stop - columns.start) for name, columns in self._program.columns
+        }
         self._discrete = signals.LOGITS in algorithm.needs
-        self._usual = [np.array([[0, 0, 1, learn]] * rows) for learn in (False, True)]
+        self._usual: bool | None = None  # `learn`, if the table's flags are those of a usual step
         self._key = jax.random.key(np.uint32(seed))
         self.reset()
 
@@ -87,6 +91,10 @@ class Engine:
         self.t = 0
         """draws used"""
         self._block_at = -1
+        self.forget()
+
+    def forget(self) -> None:
+        """M, and what it was learned from, as at first; draws go on."""
         self._read(self._program.init(self.algorithm.hyper, self._unit()))
 
     def _unit(self) -> np.ndarray:
@@ -102,56 +110,60 @@ class Engine:
     def _read(self, vector: Any) -> Seen:
         """Takes over what the program gave: the table for the host, and behind it the state."""
         self._vector = vector
+        first, accepted, correction, draw, w_hat = self._parts
         # A copy: whoever keeps what is told would otherwise keep the whole state alive.
-        told = self._told = np.asarray(vector)[: self._head].copy().reshape(self.rows, -1)
-        return Seen(told[:, 3 * self.algorithm.d_u : -1], told[:, -1])
-
-    @property
-    def added(self) -> np.ndarray:
-        """Correction and noise of the pending plan, (B, d_u)."""
-        return self._told[:, : self.algorithm.d_u]
-
-    @property
-    def correction(self) -> np.ndarray:
-        """The pending correction."""
-        return self._told[:, self.algorithm.d_u : 2 * self.algorithm.d_u]
-
-    @property
-    def draw(self) -> np.ndarray:
-        """The pending noise, or Gumbel noise for logits."""
-        return self._told[:, 2 * self.algorithm.d_u : 3 * self.algorithm.d_u]
+        told = np.asarray(vector)[: w_hat.stop].copy()
+        few = told[: accepted.stop].tolist()
+        self.added: list[float] = few[first]
+        """correction and noise of the pending plan, row after row; a few floats are quicker to add
+        one by one than as arrays"""
+        rows = self.rows
+        self.correction = told[correction].reshape(rows, -1)
+        """the pending correction, (B, d_u)"""
+        self.draw = told[draw].reshape(rows, -1)
+        """the pending noise, or Gumbel noise for logits"""
+        return Seen(told[w_hat].reshape(rows, -1), few[accepted])
 
     def observe(self, step: Step, learn: bool = True, unit: np.ndarray | None = None) -> Seen:
         """One step; with `learn=False` ŵ enters the windows and nothing is learned.
 
         `unit` is the raw draw behind the next plan, for callers with noise of their own.
         """
-        rows, flags = self.rows, self._usual[learn]
-        if not step.usual:
-            flags = np.stack([step.terminated, step.truncated, step.valid, [learn] * rows], 1)
-        parts = [step.c.reshape(rows, 1), flags]
-        if self._discrete:
-            parts.append(np.zeros((rows, 1)) if step.u is None else step.u.reshape(rows, 1))
-        parts += [step.aux[name] for name, _ in self._program.widths]
-        parts.append(self._unit() if unit is None else unit)
-        # One call and one buffer, written anew each time: what was read from it before is done.
+        table, program = self._table, self._program
         with np.errstate(over="ignore"):  # too large for the core is infinite, and refused there
-            np.concatenate(parts, axis=1, out=self._table, casting="unsafe")
-        return self._read(self._program.observe(self._vector, self._table))
+            table[:, 0] = step.c
+            self._set_flags(step, learn)
+            if self._discrete:
+                table[:, HEAD] = 0 if step.u is None else step.u
+            for name, columns in program.columns:
+                table[:, columns] = step.aux[name]
+            table[:, program.unit_columns] = self._unit() if unit is None else unit
+        return self._read(program.observe(self._vector, table))
+
+    def _set_flags(self, step: Step, learn: bool) -> None:
+        if step.usual and self._usual is learn:
+            return  # as they were
+        flags: Any = (0, 0, 1, learn)
+        if not step.usual:
+            flags = np.stack([step.terminated, step.truncated, step.valid, [learn] * self.rows], 1)
+        self._table[:, 1:HEAD] = flags
+        self._usual = learn if step.usual else None
 
     @property
     def state(self) -> State:
         """The state as arrays of NumPy; without a shared M all leaves have a leading row axis."""
-        state: State = self._program.packing.unpack(np.asarray(self._vector)[self._head :])
+        state: State = self._program.packing.unpack(
+            np.asarray(self._vector)[self._parts[-1].stop :]
+        )
         return state
 
     @state.setter
     def state(self, state: State) -> None:
-        told = np.asarray(self._vector)[: self._head]
+        told = np.asarray(self._vector)[: self._parts[-1].stop]
         self._vector = jnp.concatenate([told, self._program.packing.pack(state)])
         # A plan follows from the state; a step that is not valid changes nothing and plans anew.
         none, no = np.zeros(self.rows), np.zeros(self.rows, dtype=bool)
-        unit = np.zeros((self.rows, self._program.unit_size))
+        unit = np.zeros_like(self._table[:, self._program.unit_columns])
         self.observe(Step(none, self.blank(), no, no, no), unit=unit)
 
     @property
@@ -178,12 +190,13 @@ class Engine:
 
     def shaped(self, aux: dict[str, Any]) -> dict[str, np.ndarray]:
         """Aux values as tables with a row for each environment; refuses what is no such thing."""
-        widths = [each for each in self._program.widths if each[0] in aux]
-        return {name: _table(aux[name], self.rows, width) for name, width in widths}
+        return {
+            name: _table(aux[name], shape) for name, shape in self._shapes.items() if name in aux
+        }
 
     def blank(self) -> dict[str, np.ndarray]:
         """Aux values of nothing."""
-        return {name: np.zeros((self.rows, width)) for name, width in self._program.widths}
+        return {name: np.zeros(shape) for name, shape in self._shapes.items()}
 
     def restore(self, state: State, t: int, seed: int) -> None:
         """As it was when saved."""
@@ -192,19 +205,19 @@ class Engine:
         self.state = state
 
 
-def told_width(d_u: int, d_w: int) -> int:
-    """Numbers that a row is told: added, correction, draw, ŵ, accepted."""
-    return 3 * d_u + d_w + 1
+def _parts(rows: int, d_u: int, d_w: int) -> tuple[slice, ...]:
+    """Where a program's result has what the host is told, the state behind it.
+
+    These are: correction and noise added up, whether rows were accepted, correction, noise, ŵ.
+    """
+    ends = list(accumulate(rows * each for each in (d_u, 1, d_u, d_u, d_w)))
+    return tuple(map(slice, [0, *ends], ends))
 
 
-def _table(values: Any, rows: int, width: int) -> np.ndarray:
-    if (
-        isinstance(values, np.ndarray)
-        and values.shape == (rows, width)
-        and values.dtype.kind == "f"
-    ):
+def _table(values: Any, shape: tuple[int, int]) -> np.ndarray:
+    if isinstance(values, np.ndarray) and values.shape == shape and values.dtype.kind == "f":
         return values
-    return np.asarray(values, dtype=np.float64).reshape(rows, width)
+    return np.asarray(values, dtype=np.float64).reshape(shape)
 
 
 @lru_cache(maxsize=64)
@@ -233,8 +246,10 @@ def _program(
     unit_shape = jax.eval_shape(lambda: functions.unit(key, 1)).shape[1:]
     unit_size = int(np.prod(unit_shape))
     sizes = {signals.LOGITS: d_u, **dict.fromkeys(SCALARS, 1), **dict.fromkeys(VECTORS, d_w)}
-    widths = tuple((name, sizes[name]) for name in functions.needs)
     discrete = signals.LOGITS in functions.needs
+    ends = list(accumulate((sizes[name] for name in functions.needs), initial=HEAD + discrete))
+    columns = tuple(zip(functions.needs, map(slice, ends, ends[1:]), strict=True))
+    unit_columns = slice(ends[-1], ends[-1] + unit_size)
     hyper_like = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape in hyper_shapes}
 
     def initial(hyper: Any, unit: jax.Array) -> tuple[State, Plan]:
@@ -247,9 +262,9 @@ def _program(
     packing = Packing(jax.eval_shape(initial, hyper_like, unit_like)[0], dtype)
 
     def joined(state: State, plan: Plan, w_hat: Any, accepted: Any) -> jax.Array:
-        parts = (plan.correction + plan.draw, plan.correction, plan.draw, w_hat, accepted)
-        table = [jnp.reshape(each, (rows, -1)).astype(dtype) for each in parts]
-        return jnp.concatenate([jnp.ravel(jnp.concatenate(table, 1)), packing.pack(state)])
+        parts = (plan.correction + plan.draw, accepted, plan.correction, plan.draw, w_hat)
+        told = [jnp.ravel(each).astype(dtype) for each in parts]
+        return jnp.concatenate([*told, packing.pack(state)])
 
     def init(hyper: Any, unit: jax.Array) -> jax.Array:
         state, plan = initial(hyper, unit)
@@ -258,22 +273,21 @@ def _program(
     def one(state: State, table: jax.Array) -> tuple[State, Plan, Any, Any]:
         c, terminated, truncated, valid, learn = table[:, :HEAD].T
         u = table[:, HEAD] if discrete else jnp.zeros_like(c)
-        at, aux = HEAD + discrete, {}
-        for name, width in widths:
-            columns = table[:, at : at + width]
-            aux[name] = columns[:, 0] if name in SCALARS else columns
-            at += width
+        aux = {
+            name: table[:, where.start] if name in SCALARS else table[:, where]
+            for name, where in columns
+        }
         no_x = table[:, :0]  # signals that look at x are made on the host
         flags = (terminated > 0, truncated > 0, valid > 0)
         tr = Transition(no_x, u.astype(jnp.int32), c, no_x, aux, *flags)
-        unit = table[:, at:].reshape(-1, *unit_shape)
+        unit = table[:, unit_columns].reshape(-1, *unit_shape)
         state, plan, info = functions.observe(state, tr, unit, learn[0] > 0)
         return state, plan, info.w_hat, info.accepted
 
     def observe(vector: jax.Array, table: jax.Array) -> jax.Array:
-        state = packing.unpack(vector[rows * told_width(d_u, d_w) :])
+        state = packing.unpack(vector[_parts(rows, d_u, d_w)[-1].stop :])
         step = one if shared else jax.vmap(lambda state, row: one(state, row[None]))
         return joined(*step(state, table))
 
-    width = HEAD + discrete + sum(each for _, each in widths) + unit_size
-    return _Program(jax.jit(observe), jax.jit(init), packing, widths, unit_size, width)
+    programs = jax.jit(observe), jax.jit(init)
+    return _Program(*programs, packing, columns, unit_columns, unit_columns.stop)

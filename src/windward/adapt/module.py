@@ -4,15 +4,17 @@ A fault (a number that is not finite, a simulator or critic that raises or is la
 the one that it befell is not learned from, and at the next one the base action is executed alone.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from windward.adapt.actuation import Actuation, Executed
+from windward.adapt.actuation import Actuation, Executed, none
 from windward.adapt.counterfactual import Counterfactual
 from windward.adapt.engine import Engine, Step
 from windward.adapt.faults import Faults
+from windward.adapt.guard import Guard
 from windward.adapt.sources import Aux, Happened, Source
 from windward.core import signals
 
@@ -21,6 +23,7 @@ class Report(NamedTuple):
     """What a step came to, rows: `info["windward"]`.
 
     `fault` marks steps that taught nothing: one that met bad input, and the one after it.
+    `resting` ones were left to the base policy by the guard.
     """
 
     w_hat: np.ndarray
@@ -29,13 +32,14 @@ class Report(NamedTuple):
     action: np.ndarray
     clipped: np.ndarray
     fault: np.ndarray
+    resting: np.ndarray
 
     def row(self, i: int) -> dict[str, Any]:
         """What the step of one row came to, arrays and bools only."""
         return {
             "w_hat": self.w_hat[i], "correction": self.correction[i], "noise": self.noise[i],
             "action": self.action[i], "clipped": bool(self.clipped[i]),
-            "fault": bool(self.fault[i]),
+            "fault": bool(self.fault[i]), "resting": bool(self.resting[i]),
         }  # fmt: skip
 
 
@@ -68,12 +72,13 @@ class Module:
         timely: Callable[[Callable[[], Any]], tuple[bool, Any]] | None = None,
         gradient: str = "reinforce",
         teacher: Counterfactual | None = None,
+        guard: Guard | None = None,
     ) -> None:
-        self.gradient, self.teacher = gradient, teacher
+        self.gradient, self.teacher, self.guard = gradient, teacher, guard
         self.engine, self.source, self.actuation, self._timely = engine, source, actuation, timely
         self.rows = engine.rows
         self.frozen = False
-        self._none = np.zeros(self.rows, dtype=bool)
+        self._none = none(self.rows)
         self._all = ~self._none
         self.x: Any = None
         """observations, rows; None before the first"""
@@ -99,9 +104,16 @@ class Module:
         self.source.remember(self._source_at_first)
         if self.teacher is not None:
             self.teacher.reset()
+        if self.guard is not None:
+            self.guard.reset()
         self._forget()
         if not self.explores:
             self.engine.quieten()
+
+    @property
+    def resting(self) -> bool:
+        """Whether the guard leaves this episode to the base policy."""
+        return self.guard is not None and self.guard.resting and not self.frozen
 
     @property
     def explores(self) -> bool:
@@ -149,6 +161,8 @@ class Module:
         """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
         engine = self.engine
         alone = None if self.fallback is self._none or not self.fallback.any() else self.fallback
+        if self.resting:
+            alone = self._all
         try:
             made = self.actuation(self.x, base, engine, alone)
         except Exception as error:  # logits of a user's model may fail in any way
@@ -156,8 +170,9 @@ class Module:
             alone, made = self._all, self.actuation.alone(base)
         if made.odd:
             self.faults.note("action", made.lost)
-            self.clipped += int(made.clipped.sum())
             alone = made.lost if alone is None else alone | made.lost
+        if made.clipped is not self._none:
+            self.clipped += int(made.clipped.sum())
         asks = self.source.needs_steps or self.teacher is not None
         if asks and not self._asked_before(made.action):
             alone, made = self._all, self.actuation.alone(base)
@@ -168,7 +183,7 @@ class Module:
         """Lets the source predict; whether it could."""
         try:
             if self.teacher is not None:
-                self.teacher.before()
+                self.teacher.before(self.x)
             in_time, _ = self._in_time(self.source.before, np.asarray(action))
         except Exception as error:  # a simulator may fail in any way
             self.faults.note("signal", self._all, repr(error))
@@ -196,9 +211,9 @@ class Module:
         assert self._pending is not None, "act comes first"
         pending, self._pending = self._pending, None
         made, alone = pending.made, pending.alone
-        learn = reward is not None and not self.frozen
+        learn = reward is not None and not self.frozen and not self.resting
         reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
-        u = np.array(made.action)  # a copy: it may be the agent's own
+        u = np.array(made.action) if made.odd else made.action  # a copy where it may be the agent's
         going = terminated is None and truncated is None
         terminated = self._none if terminated is None else terminated
         truncated = self._none if truncated is None else truncated
@@ -215,7 +230,9 @@ class Module:
         c = -reward if usable is self._all else np.where(usable, -reward, np.nan)
         step = Step(c, aux, terminated, truncated, valid, made.number, calm)
         seen = self.engine.observe(step, learn, self._quiet_unit())
-        fault = self._none if seen.accepted.all() else valid & (seen.accepted < 1)
+        fault = self._none
+        if not all(seen.accepted):
+            fault = valid & (np.array(seen.accepted) < 1) & (not self.resting)
         self.x, self.ended = x_next if shown is None else shown, ended
         self.fallback = fault
         if calm:
@@ -224,11 +241,25 @@ class Module:
             self._settle(fault, usable, valid, alone, reward)
         if self.teacher is not None and learn:
             self._teach(seen.w_hat[0], fault is self._none, bool(terminated[0]))
+        report = self._report(pending, seen.w_hat, u, fault)
+        if self.guard is not None and not self.frozen:
+            self._judge(self.guard, reward)
+        return report
+
+    def _report(
+        self, pending: _Pending, w_hat: np.ndarray, u: np.ndarray, fault: np.ndarray
+    ) -> Report:
         executed = pending.executed
         return Report(
-            seen.w_hat, executed(pending.correction), executed(pending.noise), u, made.clipped,
-            fault,
+            w_hat, executed(pending.correction), executed(pending.noise), u, pending.made.clipped,
+            fault, self._all if self.resting else self._none,
         )  # fmt: skip
+
+    def _judge(self, guard: Guard, reward: np.ndarray) -> None:
+        """Lets the guard see a step, and takes over what it decides when an episode is over."""
+        guard.step(float(reward[0]))
+        if self.ended[0] and guard.end():
+            self.engine.forget()
 
     def _teach(self, w_hat: np.ndarray, usable: bool, terminated: bool) -> None:
         """Lets the teacher see a step, and takes over what it has learned."""
@@ -294,7 +325,10 @@ class Module:
 
 def finite(x: np.ndarray) -> bool:
     """Whether all numbers are finite."""
-    return bool(np.isfinite(x).all()) if x.dtype.kind == "f" else True
+    if x.dtype.kind != "f":
+        return True
+    # A sum of squares is quick; where it overflows the numbers themselves are looked at.
+    return math.isfinite(np.vdot(x, x)) or bool(np.isfinite(x).all())
 
 
 def finite_rows(x: Any) -> np.ndarray:

@@ -33,7 +33,7 @@ class RobustPolicy(Shell):
         *,
         values: Any = None,
         logits: Any = None,
-        simulator: dict[str, Any] | None = None,
+        simulator: Any = None,
         num_envs: int | None = None,
         live: bool = False,
         deadline: float | None = None,

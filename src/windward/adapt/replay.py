@@ -11,11 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
 RIDGE = 1e-5  # of the forecast, over the mean square of what it is made from
 PIECE = 200  # steps
+LEAST = 1e-3  # of the largest component's square: what is smaller is noise
 FORECAST_BOUND = 4.0  # in sizes of ŵ
+
+Pushes = Callable[[np.ndarray], np.ndarray]
 
 
 class Visit(NamedTuple):
@@ -41,8 +45,9 @@ class Record:
     that goes well must not wash out what went wrong before it.
     """
 
-    def __init__(self, h: int, d_w: int, kept: int) -> None:
+    def __init__(self, h: int, d_w: int, kept: int, pushes: Pushes | None = None) -> None:
         self.h, self.d_w, self.kept = h, d_w, kept
+        self._pushes = pushes  # which sizes of ŵ are more than a learned simulator's own error
         self.pieces: list[list[Visit]] = []
         self.squares, self.steps = np.zeros(d_w), 0
         self._window = np.zeros((h, d_w))
@@ -53,6 +58,8 @@ class Record:
         """1 over the root mean square of each coordinate of ŵ; 0 for those that do not move."""
         size = np.sqrt(self.squares / max(self.steps, 1))
         moves = size > 1e-6 * max(size.max(), 1e-12)
+        if self._pushes is not None:
+            moves &= self._pushes(size)
         return np.where(moves, 1.0 / np.where(moves, size, 1.0), 0.0)
 
     def cut(self) -> None:
@@ -109,12 +116,37 @@ class Record:
     def __len__(self) -> int:
         return sum(map(len, self.pieces))
 
+    def _visits(self) -> list[Visit]:
+        """Steps whose windows are full, if there are any: a beginning has a past of zeros."""
+        full = [visit for piece in self.pieces for visit in piece[self.h * begins(piece) :]]
+        return full or [visit for piece in self.pieces for visit in piece]
+
+    def _windows(self) -> np.ndarray:
+        """Windows of the record in sizes of ŵ, a row each."""
+        windows = np.array([visit.window for visit in self._visits()])
+        return np.asarray((windows * self.per_size).reshape(len(windows), -1))
+
+    def features(self, count: int) -> np.ndarray:
+        """Leading components of the windows, of size 1 over the record: (components, h·d_w).
+
+        The lags of a slow wind say nearly the same thing; what tells its phase is in their small
+        differences. In these coordinates both weigh alike.
+        """
+        windows = self._windows()
+        squares, axes = np.linalg.eigh(windows.T @ windows / len(windows))
+        leading = np.argsort(squares)[::-1][:count]
+        leading = leading[squares[leading] > LEAST * max(squares.max(), 1e-24)]
+        return np.asarray((axes[:, leading] / np.sqrt(squares[leading])).T)
+
+    def effect(self, M: np.ndarray) -> float:
+        """The size of the corrections that M, for ŵ in its sizes, makes over the record."""
+        flat = M.swapaxes(0, 1).reshape(M.shape[1], -1)
+        return float(np.sqrt(np.square(self._windows() @ flat.T).sum(axis=1).mean()))
+
     def forecast(self) -> Callable[[np.ndarray], np.ndarray]:
         """ŵ_t from its window: ridge regression over the record, in sizes of ŵ."""
         scale = self.per_size
-        # The first h windows of an episode have no past, and would teach that ŵ comes from nothing.
-        visits = [visit for piece in self.pieces for visit in piece[self.h :]]
-        visits = visits or [visit for piece in self.pieces for visit in piece]
+        visits = self._visits()
         z = np.array([np.append((visit.window * scale).ravel(), 1.0) for visit in visits])
         target = np.array([visit.w_hat * scale for visit in visits])
         gram = z.T @ z
@@ -161,7 +193,7 @@ def begins(piece: list[Visit]) -> bool:
 
 
 def replay(
-    simulator: Simulator,
+    simulator: Simulator | LearnedSimulator,
     policy: Callable[[Any], np.ndarray],
     bounds: tuple[np.ndarray, np.ndarray],
     starts: list[Start],

@@ -28,6 +28,7 @@ def snapshot(module: Module) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     header = _identity(module) | {
         "kind": KIND,
         "teacher": None if teacher is None else teacher.memory(),
+        "guard": None if module.guard is None else module.guard.memory(),
         "leaves": sum(name.startswith("state/") for name in arrays),
         "t": engine.t,
         "seed": engine.seed,
@@ -47,6 +48,7 @@ def _identity(module: Module) -> dict[str, Any]:
         "algorithm": algorithm.name,
         "signal": module.source.name,
         "gradient": module.gradient,
+        "guarded": module.guard is not None,
         "h": algorithm.h,
         "d_u": algorithm.d_u,
         "d_w": algorithm.d_w,
@@ -88,8 +90,14 @@ def restore(
 def _restore_parts(
     module: Module, arrays: dict[str, np.ndarray], header: dict[str, Any], name: str
 ) -> None:
-    """The source and the teacher, both or neither."""
-    teacher, size = module.teacher, len(TEACHER)
+    """The source, the teacher and the guard, all or none."""
+    teacher, guard, size = module.teacher, module.guard, len(TEACHER)
+    guarded = None if guard is None else guard.memory()
+    if guard is not None:
+        try:
+            guard.restore(header["guard"])
+        except ValueError as error:
+            raise ValueError(f"{name} does not fit in 'guard': {error}") from error
     if teacher is not None:
         own = {key[size:]: each for key, each in arrays.items() if key.startswith(TEACHER)}
         before = teacher.arrays(), teacher.memory()
@@ -102,6 +110,8 @@ def _restore_parts(
     except ValueError as error:
         if teacher is not None:
             teacher.restore(*before)
+        if guard is not None:
+            guard.restore(guarded)
         raise ValueError(f"{name} does not fit in 'memory': {error}") from error
 
 

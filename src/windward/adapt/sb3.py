@@ -50,7 +50,7 @@ class RobustVecEnv(Shell, VecEnvWrapper):
     >>> _ = venv.reset()
     >>> _, _, _, infos = venv.step(np.zeros((2, 1), np.float32))
     >>> sorted(infos[1]["windward"])
-    ['action', 'clipped', 'correction', 'fault', 'noise', 'w_hat']
+    ['action', 'clipped', 'correction', 'fault', 'noise', 'resting', 'w_hat']
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         shared: bool = True,
         model: Any = None,
         logits: Any = None,
-        simulator: dict[str, Any] | None = None,
+        simulator: Any = None,
         h: int = 5,
         gradient: str = "auto",
         sigma: float | None = None,

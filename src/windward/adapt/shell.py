@@ -42,9 +42,9 @@ class Shell:
 
     @property
     def decisions(self) -> list[str]:
-        """What was decided about M, in sentences; by replays, so none without them."""
-        teacher = self._module.teacher
-        return [] if teacher is None else list(teacher.decisions)
+        """What was decided about M, in sentences: by replays, or by the guard from returns."""
+        judge = self._module.teacher or self._module.guard
+        return [] if judge is None else list(judge.decisions)
 
     @property
     def frozen(self) -> bool:

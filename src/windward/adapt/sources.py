@@ -13,6 +13,7 @@ import numpy as np
 
 from windward import checks
 from windward.bases.critics import Critic, VectorCritic
+from windward.bases.dynamics import LearnedSimulator
 from windward.bases.sb3 import critic_of
 from windward.bases.values import Values
 from windward.core import signals
@@ -184,6 +185,11 @@ class PD3:
         self, simulator: Simulator | Sequence[Simulator], coordinates: str = "state"
     ) -> None:
         checks.choice("coordinates", coordinates, COORDINATES)
+        if isinstance(simulator, LearnedSimulator):
+            raise ValueError(
+                "a learned simulator reads observations, not the environment's state: say "
+                "signal='pd3' and simulator=it"
+            )
         self.simulators = [simulator] if isinstance(simulator, Simulator) else list(simulator)
         if not self.simulators or not all(isinstance(each, Simulator) for each in self.simulators):
             raise ValueError(
@@ -202,15 +208,16 @@ class PD3:
 
     def after(self, step: Happened) -> Aux:
         """ŵ itself; 0 where the environment has moved on, as an ended window needs none."""
-        w_hat = np.zeros((len(self.simulators), self.d_w))
-        for i, each in enumerate(self.simulators):
-            if step.gone[i]:
-                continue
-            if self.coordinates == "state":
-                w_hat[i] = each.state() - self._predicted[i]
-            else:
-                w_hat[i] = np.ravel(step.x_next[i] - each.observation(self._predicted[i]))
+        rows = [self._gap(i, step.x_next[i]) for i in range(len(self.simulators))]
+        w_hat = np.array(rows)
+        w_hat[step.gone] = 0.0
         return {signals.W: w_hat}
+
+    def _gap(self, i: int, x_next: np.ndarray) -> np.ndarray:
+        simulator, predicted = self.simulators[i], self._predicted[i]
+        if self.coordinates == "state":
+            return simulator.state() - predicted
+        return np.ravel(x_next - simulator.observation(predicted))
 
     def memory(self) -> Any:
         """The generators of simulators that redraw noise."""
@@ -233,12 +240,13 @@ class PD3:
 class ObservedPD3(_Plain):
     """PD3 for somebody who has observations alone, not the environment: a robot, a server.
 
-    States are those that the observations tell, so the simulator must know the way back.
+    States are those that the observations tell, so the simulator must know the way back. For one
+    that was learned, states are observations.
     """
 
     name, signal, gamma = "pd3", signals.SIGNALS["w"], 1.0
 
-    def __init__(self, simulator: Simulator) -> None:
+    def __init__(self, simulator: Simulator | LearnedSimulator) -> None:
         self.simulator, self.d_w = simulator, simulator.d_x
 
     def after(self, step: Happened) -> Aux:

@@ -30,7 +30,7 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         shared: bool = True,
         model: Any = None,
         logits: Any = None,
-        simulator: dict[str, Any] | None = None,
+        simulator: Any = None,
         h: int = 5,
         gradient: str = "auto",
         sigma: float | None = None,

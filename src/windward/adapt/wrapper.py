@@ -19,7 +19,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
     exploration noise, clips to the space, executes, computes the pseudo-disturbance ŵ_t and updates
     M by MF-GPC, or DMF-GPC for discrete actions. Put it outside whatever disturbs the environment.
     `info["windward"]` has w_hat, correction, noise (both in actions scaled to [-1, 1]), action (as
-    executed), clipped, and fault.
+    executed), clipped, fault, and resting (the guard left this episode to the base policy).
 
     Args:
       env: an environment with bounded Box or Discrete actions and Box observations.
@@ -27,22 +27,26 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         `PD2(values)`, `PD3(simulator)`, or a function (x, u, reward, x_next) -> ŵ.
       model: the base policy, or its fitted values, where "pd1" and "pd2" find V and Q.
       logits: for discrete actions: a model, or a function on rows of observations.
-      simulator: options of `windward.envs.simulator` for "pd3"; one noise-free step if None.
+      simulator: for "pd3": options of `windward.envs.simulator`, one noise-free step if None; or
+        what `windward.fit_simulator` gives.
       h: memory. seed: of the noise, and of replays.
       gradient: how M is learned. "reinforce" is the paper's; "residual" and "quadratic" are those
         of `mf_gpc`. "counterfactual" replays the recorded ŵ in the simulator under other M, without
         exploration, and needs "pd3" and the model. "auto" is that where it can be had and eta,
         sigma and M0 are left alone, else the paper's; `.gradient` says which.
       sigma: standard deviation of the noise, in actions scaled to [-1, 1]. eta: learning rate.
+      guard: whether adaptation is judged, and steps back where it does harm: by replays for
+        "counterfactual"; else by returns, for which some episodes are left to the base policy.
       options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes,
-        projection, M0 ...; for "counterfactual" also search=Search(...).
+        projection, M0 ...; for "counterfactual" also search=Search(...). preset="paper" is the
+        paper's update as printed, without a guard.
 
     Bad input never reaches the actuator: see `faults`.
 
     >>> env = RobustWrapper(gym.make("Pendulum-v1"), signal="pd3")
     >>> _ = env.reset(seed=0)
     >>> sorted(env.step(env.action_space.sample())[4]["windward"])
-    ['action', 'clipped', 'correction', 'fault', 'noise', 'w_hat']
+    ['action', 'clipped', 'correction', 'fault', 'noise', 'resting', 'w_hat']
     """
 
     def __init__(
@@ -52,11 +56,12 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         *,
         model: Any = None,
         logits: Any = None,
-        simulator: dict[str, Any] | None = None,
+        simulator: Any = None,
         h: int = 5,
         gradient: str = "auto",
         sigma: float | None = None,
         eta: float | None = None,
+        guard: bool = True,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -68,7 +73,8 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
             raise ValueError(f"env must be an environment; got {env!r}: use gym.make for an id")
         given = {
             "signal": signal, "model": model, "logits": logits, "simulator": simulator, "h": h,
-            "gradient": gradient, "sigma": sigma, "eta": eta, "seed": seed, **options,
+            "gradient": gradient, "sigma": sigma, "eta": eta, "guard": guard, "seed": seed,
+            **options,
         }  # fmt: skip
         RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **given)
         gym.Wrapper.__init__(self, env)
@@ -76,9 +82,11 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         source = find_source(signal, model, [env], spaces, simulator)
         self._module = make_module(
             spaces, source, logits, 1, True, seed,
-            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, **options}, model=model,
+            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, "guard": guard, **options},
+            model=model,
         )  # fmt: skip
         self._shape = env.action_space.shape
+        self._ndim = 1 + len(env.observation_space.shape or ())
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -101,7 +109,8 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         ends: tuple[np.ndarray, ...] = ()
         if terminated or truncated:
             ends = (np.array([bool(terminated)]), np.array([bool(truncated)]))
-        report = module.observe(np.array([float(reward)]), np.array(x_next)[None], *ends)
+        seen = np.array(x_next, ndmin=self._ndim)
+        report = module.observe(np.array([float(reward)]), seen, *ends)
         return x_next, reward, terminated, truncated, {**info, "windward": report.row(0)}
 
     def __reduce__(self) -> tuple[Any, ...]:

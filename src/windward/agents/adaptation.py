@@ -133,7 +133,7 @@ class Adaptation:
             aux, c = self.engine.blank(), np.full(self._rows, np.nan)
         step = Step(c, aux, terminated, ended & ~terminated, self._all)
         seen = self.engine.observe(step, unit=unit)
-        accepted = seen.accepted > 0
+        accepted = np.array(seen.accepted) > 0
         if not accepted.all():
             self._refuse(~accepted, unit)
         counted = accepted & ~gone

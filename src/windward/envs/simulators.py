@@ -210,7 +210,7 @@ class Simulator:
             )
         if u.dtype.kind not in "biuf":
             raise ValueError(f"{name} must be of numbers; got {u.dtype}")
-        if not math.isfinite(u.sum()):
+        if not math.isfinite(np.vdot(u, u)) and not np.isfinite(u).all():
             raise ValueError(f"{name} must be finite; got {u[~np.isfinite(u)][0]}")
         if self._choices is not None:
             odd = [each for each in u if each not in self._choices]

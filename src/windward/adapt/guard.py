@@ -1,0 +1,141 @@
+"""Whether adaptation pays, judged by returns where no simulator can say.
+
+Now and then an episode is left to the base policy alone: M = 0, no noise, nothing learned. If
+adapted episodes earn less than those, beyond doubt, adaptation steps back: M returns to 0 and the
+base policy acts for some episodes, for twice as many each time. It begins again after them, or
+as soon as the base policy's own returns say that the wind is another.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from windward import checks
+
+FIRST = 4
+"""adapted episodes before the first of the base policy"""
+KEPT = 12
+"""returns of either kind that are remembered"""
+LEAST = (4, 2)
+"""adapted and base episodes without which nothing is judged"""
+DOUBT = 2.0
+"""standard errors that a difference must have"""
+REST = 4
+"""episodes that the base policy acts after the first step back"""
+LONGEST = 64
+"""and at most"""
+
+
+class Guard:
+    """Decides from returns whether the next episode is adapted or left to the base policy."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """As when it was made."""
+        self.adapted: list[float] = []
+        """returns of the last adapted episodes"""
+        self.base: list[float] = []
+        """returns of the last episodes of the base policy"""
+        self.resting = False
+        """whether the base policy acts alone now"""
+        self.episode = 0
+        self.decisions: list[str] = []
+        """what was decided, in sentences"""
+        self._total = 0.0
+        self._until_base, self._gap = FIRST, 2
+        self._rest, self._next_rest = 0, REST
+
+    def step(self, reward: float) -> None:
+        """One step's reward."""
+        self._total += reward
+
+    def end(self) -> bool:
+        """An episode is over; whether M is to be forgotten."""
+        total, self._total = self._total, 0.0
+        self.episode += 1
+        if not math.isfinite(total):
+            return False  # it had a fault, and tells nothing
+        kept = self.base if self.resting else self.adapted
+        kept.append(total)
+        del kept[:-KEPT]
+        return self._after_base() if self.resting else self._after_adapted()
+
+    def _after_base(self) -> bool:
+        if self._rest > 1:
+            self._rest -= 1
+            if not self._wind_changed():
+                return False
+            self._say("began again: the base policy's returns have changed")
+        elif self._rest == 1:
+            self._say("began again")
+        self._rest, self.resting = 0, False
+        return self._judge()
+
+    def _after_adapted(self) -> bool:
+        self._until_base -= 1
+        if self._until_base <= 0:
+            self._until_base, self._gap, self.resting = self._gap, self._gap + 1, True
+        return False
+
+    def _judge(self) -> bool:
+        """Steps back if adapted episodes were worse beyond doubt."""
+        if len(self.adapted) < LEAST[0] or len(self.base) < LEAST[1]:
+            return False
+        loss = _mean(self.base) - _mean(self.adapted)
+        if not loss > DOUBT * math.sqrt(_error2(self.base) + _error2(self.adapted)):
+            return False
+        percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
+        self._say(
+            f"stepped back: {len(self.adapted)} adapted episodes were {percent:.0f} % worse than "
+            f"{len(self.base)} of the base policy, which acts for the next {self._next_rest}"
+        )
+        self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, LONGEST)
+        self.resting, self.adapted, self.base = True, [], []
+        return True
+
+    def _wind_changed(self) -> bool:
+        """Whether the newest of the base policy's returns are unlike those before them."""
+        old, new = self.base[: -LEAST[1]], self.base[-LEAST[1] :]
+        if len(old) < LEAST[0]:
+            return False
+        return abs(_mean(old) - _mean(new)) > 2 * DOUBT * math.sqrt(_error2(old) + _error2(new))
+
+    def _say(self, what: str) -> None:
+        self.decisions.append(f"after episode {self.episode}: {what}")
+
+    def memory(self) -> dict[str, Any]:
+        """All of it, as JSON can hold it."""
+        lists = {name: list(getattr(self, name)) for name in LISTS}
+        return lists | {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "_total")}
+
+    def restore(self, memory: Any) -> None:
+        """Goes on from what `memory` gave; what does not fit changes nothing."""
+        try:
+            found: dict[str, Any] = {name: list(memory[name]) for name in LISTS}
+            for name in ("adapted", "base"):
+                found[name] = [float(each) for each in found[name]]
+            found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
+            found |= {name: bool(memory[name]) for name in FLAGS}
+            found["_total"] = float(memory["_total"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"it is no memory of a guard: {error!r}") from error
+        for name, value in found.items():
+            setattr(self, name, value)
+
+
+LISTS = ("adapted", "base", "decisions")
+COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest")
+FLAGS = ("resting",)
+
+
+def _mean(returns: Sequence[float]) -> float:
+    return sum(returns) / len(returns)
+
+
+def _error2(returns: Sequence[float]) -> float:
+    """The square of the mean's standard error."""
+    mean, n = _mean(returns), len(returns)
+    # Products, not powers: those of huge returns overflow to infinity without raising.
+    return sum((each - mean) * (each - mean) for each in returns) / max(n - 1, 1) / n
