@@ -1,4 +1,4 @@
-"""The command line: `windward demo | evaluate | list | train | run STUDY | bench NAME`."""
+"""The command line: `windward demo | evaluate | list | train | run STUDY | report DIR ...`."""
 
 import json
 import sys
@@ -22,15 +22,23 @@ from windward.bench import simulator as bench_simulator
 from windward.bench import train as bench_train
 from windward.linear import Diverged
 from windward.studies import (
+    cartpole,
+    catalogue,
+    compare,
     dimension,
     evaluation_report,
+    headroom,
     headroom_linear,
     lds,
+    lds_high,
     learning,
     regret,
+    summary_page,
+    tune,
 )
 from windward.studies.evaluation import Evaluate
 from windward.studies.loading import make_env
+from windward.studies.robust_training import RobustTraining
 
 
 @dataclass(frozen=True)
@@ -83,10 +91,27 @@ STUDIES: dict[type, Study] = {
         "beyond the paper: what each gradient estimate captures of the headroom",
         "5 min",
     ),
+    headroom.Headroom: Study(
+        headroom.run,
+        "headroom",
+        "beyond the paper: what adapting captures on pushed policies, and what it risks",
+        "a day",
+    ),
     learning.Learning: Study(
         learning.run, "learning", "learning curves of D4PG beside SBX's DDPG", "about 3 h"
     ),
+    lds_high.LdsHigh: Study(
+        lds_high.run, "lds-high", "fig:LDS, right: BPC and Bandit GPC, 10 states", "about 1 h"
+    ),
+    cartpole.CartpoleDiscrete: Study(
+        cartpole.run, cartpole.ENTRY.name, cartpole.ENTRY.shows, cartpole.ENTRY.time
+    ),
 }
+PLAIN = (
+    lds.LdsLow, regret.RegretRate, dimension.Dimension, headroom_linear.HeadroomLinear,
+    learning.Learning,
+)  # fmt: skip
+"""studies that write no page themselves"""
 
 
 @dataclass(frozen=True)
@@ -123,7 +148,11 @@ class Run:
         | Annotated[regret.RegretRate, tyro.conf.subcommand("regret-rate")]
         | Annotated[dimension.Dimension, tyro.conf.subcommand("dimension")]
         | Annotated[headroom_linear.HeadroomLinear, tyro.conf.subcommand("headroom-linear")]
+        | Annotated[headroom.Headroom, tyro.conf.subcommand("headroom")]
         | Annotated[learning.Learning, tyro.conf.subcommand("learning")]
+        | Annotated[lds_high.LdsHigh, tyro.conf.subcommand("lds-high")]
+        | Annotated[cartpole.CartpoleDiscrete, tyro.conf.subcommand("cartpole-discrete")]
+        | catalogue.Trained
     )
 
 
@@ -153,6 +182,9 @@ Command = (
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Run, tyro.conf.subcommand("run")]
+    | Annotated[tune.Tune, tyro.conf.subcommand("tune")]
+    | Annotated[summary_page.Report, tyro.conf.subcommand("report")]
+    | Annotated[compare.Compare, tyro.conf.subcommand("compare")]
     | Annotated[Bench, tyro.conf.subcommand("bench")]
 )
 
@@ -182,6 +214,8 @@ def _list(settings: List, console: Console) -> None:
         table.add_column(column)
     for study in STUDIES.values():
         table.add_row(study.name, study.shows, study.time)
+    for entry in catalogue.ENTRIES.values():
+        table.add_row(entry.name, entry.shows, entry.time)
     console.print(table)
     console.print("Disturbances, as text for Disturbed or the command line:", style="bold")
     console.print(escape(envs.available()), highlight=False)
@@ -220,6 +254,14 @@ def _train(command: Train, console: Console) -> None:
                   f"steps; curves and networks: {out}")  # fmt: skip
 
 
+def _run(settings: Any, console: Console) -> None:
+    study = STUDIES[type(settings)]
+    study.run(settings, console)
+    if isinstance(settings, PLAIN):
+        page = summary_page.write(settings.out, study.name, study.shows)
+        console.print(f"page: {page}", highlight=False, soft_wrap=True)
+
+
 def _bench(settings: Any, console: Console) -> None:
     if not settings.json:
         console.print("timing; run nothing else meanwhile ...")
@@ -247,8 +289,16 @@ def main(args: Sequence[str] | None = None) -> None:
                 _list(command, console)
             case Train():
                 _train(command, console)
+            case Run(study=RobustTraining() as study):
+                catalogue.run(study, console)
             case Run():
-                STUDIES[type(command.study)].run(command.study, console)
+                _run(command.study, console)
+            case tune.Tune():
+                tune.run(command, console)
+            case summary_page.Report():
+                summary_page.run(command, console)
+            case compare.Compare():
+                compare.run(command, console)
             case Bench():
                 _bench(command.bench, console)
     except (ValueError, Diverged, NotFinite) as error:

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from windward import checks
 from windward.adapt import RobustWrapper
 from windward.envs import Disturbed
+from windward.studies.animation import Filming, Scene
 from windward.studies.evaluation_episodes import (
     Actor,
     Episode,
@@ -118,6 +119,7 @@ class Evaluation(NamedTuple):
     faults: dict[str, int]
     notes: tuple[str, ...]  # warnings that were given meanwhile
     trace: Trace  # of the first seed
+    scene: Scene | None = None  # of the first seed, where the environment can be drawn
 
 
 def evaluate(
@@ -162,6 +164,7 @@ def evaluate(
         options |= {"signal": load_object(signal) if own else signal, "logits": logits}
         options["model"] = model
         used = RobustWrapper(env, seed=first_seed, **options).signal
+        filming = Filming(env, (BASE, ADAPTED), first_seed, episodes)
 
     greedy = greedy or not isinstance(space, gym.spaces.Discrete)
     actor = Actor(model, space, None if greedy else logits)
@@ -181,13 +184,14 @@ def evaluate(
         for seed in every:
             for policy, (make, by) in alone.items():
                 bar.update(task, description=f"seed {seed}, {policy}")
-                with closing(make()) as env:
+                with closing(filming.on(make(), policy, seed)) as env:
                     played[policy].append([])
                     for number in range(episodes):
                         played[policy][-1].append(play(env, by, seed, number))
                         bar.advance(task)
             bar.update(task, description=f"seed {seed}, {ADAPTED}")
-            with closing(RobustWrapper(windy(), seed=seed, **options)) as wrapper:
+            env = filming.on(windy(), ADAPTED, seed)
+            with closing(RobustWrapper(env, seed=seed, **options)) as wrapper:
                 recorder = None if traces else Recorder(wrapper)
                 played[ADAPTED].append([])
                 for number in range(episodes):
@@ -207,6 +211,7 @@ def evaluate(
         dict(sum((Counter(wrapper.faults) for wrapper in wrappers), Counter())),
         tuple(dict.fromkeys(str(each.message) for each in caught)),
         traces[0],
+        filming.scene(),
     )
 
 

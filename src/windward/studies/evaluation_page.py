@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from windward.figures import panels
+from windward.studies import animation, report
 from windward.studies import evaluation_numbers as stats
-from windward.studies import report
 from windward.studies.evaluation import ADAPTED, BASE, GREEDY, NOMINAL, Evaluate, Evaluation
 from windward.studies.report import Chart, Curve, Points, Section, Table, Text
 
@@ -92,6 +92,7 @@ def write(
 ) -> None:
     """The page; `summary` is what summary.json holds."""
     sections: list[Section] = [
+        *_animation(found),
         *(_table(name, each, len(found.seeds)) for name, each in scopes.items()),
         _by_episode(found),
         _by_seed(found, scopes),
@@ -129,6 +130,13 @@ def _story(found: Evaluation) -> list[str]:
         "seed, summary.json all numbers and the last M of each seed.",
         *notes,
     ]
+
+
+def _animation(found: Evaluation) -> list[report.Animation]:
+    """Base beside adapted, in the colours that they have in the chart of returns."""
+    if found.scene is None:
+        return []
+    return [animation.section(found.scene, {policy: i for i, policy in enumerate(found.runs)})]
 
 
 def _table(name: str, each: stats.Numbers, seeds: int) -> Table:

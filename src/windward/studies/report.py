@@ -108,7 +108,16 @@ class Picture:
     note: str = ""
 
 
-Section = Chart | Table | Text | Picture
+@dataclass(frozen=True, eq=False)
+class Animation:
+    """Episodes of several policies that play in step; `scene` as `animation.section` makes it."""
+
+    title: str
+    scene: Mapping[str, Any]
+    note: str = ""
+
+
+Section = Chart | Table | Text | Picture | Animation
 
 
 def write(
@@ -162,6 +171,8 @@ def _view(section: Section) -> dict[str, Any]:
             view["paragraphs"] = section.paragraphs
         case Picture():
             view["source"] = _data_uri(section)
+        case Animation():
+            view["data"] = section.scene
     return view
 
 

@@ -1,0 +1,55 @@
+"""The exact command that a study was run with, and the commit of the code that ran."""
+
+import shlex
+import subprocess
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+
+def command_line(start: str, settings: Any, default: Any) -> str:
+    """The command for settings: flags for what is not as in `default`, nested settings included.
+
+    >>> from windward.studies.execution import Execution
+    >>> command_line("windward run x", Execution(jobs=2, dry_run=True), Execution())
+    'windward run x --jobs 2 --dry-run'
+    """
+    return " ".join([start, *_flags(settings, default)])
+
+
+def _flags(settings: Any, default: Any) -> Iterator[str]:
+    for field in fields(settings):
+        value, usual = getattr(settings, field.name), getattr(default, field.name)
+        flag = field.name.replace("_", "-")
+        if value == usual:
+            continue
+        if is_dataclass(value):
+            yield from _flags(value, usual)
+        elif isinstance(value, bool):
+            yield f"--{flag}" if value else f"--no-{flag}"
+        elif isinstance(value, dict):
+            yield f"--{flag} " + " ".join(f"{name} {each}" for name, each in value.items())
+        elif isinstance(value, tuple | list):
+            yield f"--{flag} " + " ".join(shlex.quote(str(each)) for each in value)
+        else:
+            yield f"--{flag} {shlex.quote(str(value))}"
+
+
+def commit() -> str | None:
+    """The commit of windward's own code, and whether files differ from it; None outside of git."""
+    here = Path(__file__).parent
+
+    def git(*arguments: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    try:
+        if git("ls-files", "--", Path(__file__).name) == "":
+            return None  # the repository around it is not windward's
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "..")
+        return git("rev-parse", "HEAD") + (", with changes" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None

@@ -1,0 +1,201 @@
+"""`windward compare DIR DIR`: two results side by side, whatever study they are of.
+
+Settings that differ, then numbers: of groups of runs final returns with their difference, of other
+results all numbers that both have. Curves that both have are drawn in one chart each.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import isclose
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Terminal
+
+from windward.atomic import prepare
+from windward.studies import report, smoothing
+from windward.studies.groups import difference
+from windward.studies.report import Chart, Curve, Section, Table, Text
+from windward.studies.training_page import span
+
+MOST = 60
+"""rows of a table in the terminal"""
+APART = ("settings", "versions", "size", "command", "commit", "found", "groups", "failed")
+"""parts of a summary that are no numbers to be held against each other"""
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Set two results side by side: settings that differ, numbers, and curves on a page."""
+
+    first: tyro.conf.Positional[Path]
+    """a folder with summary.json, of `windward run` or `windward evaluate`"""
+    second: tyro.conf.Positional[Path]
+    """another one"""
+    out: Path | None = None
+    """folder for the page; out/compare/FIRST-SECOND if left out"""
+
+
+class Line(NamedTuple):
+    """A number in both results, and the second's less the first's; as text."""
+
+    name: str
+    first: str
+    second: str
+    difference: str
+
+
+def read(folder: Path) -> dict[str, Any]:
+    """The summary of a folder."""
+    path = folder / "summary.json"
+    if not path.is_file():
+        raise ValueError(f"there is no summary.json in {folder}: it holds no result")
+    try:
+        summary = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    if not isinstance(summary, dict):
+        raise ValueError(f"{path} is no summary of windward's")
+    return summary
+
+
+def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(path, value) of everything in a summary.
+
+    >>> list(leaves({"a": {"b": 1}, "c": [2, 3]}))
+    [('a.b', 1), ('c.0', 2), ('c.1', 3)]
+    """
+    parts = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+    for name, value in parts:
+        if isinstance(value, Mapping | list) and value:
+            yield from leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def changes(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """Settings, versions and commits that differ: (name, first's, second's)."""
+    found = []
+    for part in ("command", "commit", "size", "settings", "versions"):
+        one, two = (dict(leaves({part: each.get(part)})) for each in (first, second))
+        for name in {**one, **two}:
+            if one.get(name) != two.get(name):
+                found.append((name, str(one.get(name, "–")), str(two.get(name, "–"))))
+    return found
+
+
+def numbers(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Line]:
+    """What both came to; groups are matched by their names."""
+    if "groups" in first and "groups" in second:
+        return list(_groups(first["groups"], second["groups"]))
+    one, two = (
+        {
+            name: value
+            for name, value in leaves({k: v for k, v in each.items() if k not in APART})
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }
+        for each in (first, second)
+    )
+    return [
+        Line(name, f"{one[name]:.6g}", f"{two[name]:.6g}", f"{two[name] - one[name]:+.3g}")
+        for name in one
+        if name in two and not isclose(one[name], two[name], rel_tol=1e-9)
+    ]
+
+
+def _groups(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Iterator[Line]:
+    one, two = ({each["group"]: each for each in groups} for groups in (first, second))
+    for name in {**one, **two}:
+        finals = [
+            np.array(
+                [r["final_return"] for r in each[name]["runs"] if r["final_return"] is not None]
+            )
+            if name in each
+            else np.array([])
+            for each in (one, two)
+        ]
+        texts = [
+            f"{final.mean():.1f} ({len(final)} seeds)" if len(final) else "–" for final in finals
+        ]
+        gap = span(difference(finals[1], finals[0])) if all(map(len, finals)) else "–"
+        yield Line(name, texts[0], texts[1], gap)
+
+
+def curves(folder: Path) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
+    """(x, y) of the runs of each group, from curves.csv; {} where there is none."""
+    path = folder / "curves.csv"
+    if not path.is_file():
+        return {}
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows or not {"group", "seed", "steps", "eval_return"} <= set(rows[0]):
+        return {}
+    found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for row in rows:
+        point = float(row["steps"]), float(row["eval_return"])
+        found.setdefault((row["group"], row["seed"]), []).append(point)
+    groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
+    for (group, _), points in found.items():
+        x, y = np.array(points).T
+        groups.setdefault(group, []).append((x, y))
+    return groups
+
+
+def _charts(first: Path, second: Path) -> list[Section]:
+    one, two = curves(first), curves(second)
+    charts: list[Section] = []
+    for name in {**one, **two}:
+        runs = {str(f): each[name] for f, each in ((first, one), (second, two)) if name in each}
+        domain = max(x[-1] for each in runs.values() for x, _ in each)
+        bands = []
+        for i, (folder, each) in enumerate(runs.items()):
+            band = smoothing.mean_band(*smoothing.on_grid(each, domain))
+            bands.append(Curve(folder, band.x, band.y, band.low, band.high, dashed=bool(i)))
+        note = "Smoothed; mean over seeds and one standard error σ/√N."
+        charts.append(Chart(name, "steps", "return", bands, note))
+    return charts
+
+
+def run(settings: Compare, console: Console) -> None:
+    """Prints both side by side, and writes a page."""
+    first, second = read(settings.first), read(settings.second)
+    changed, lines = changes(first, second), numbers(first, second)
+    names = str(settings.first), str(settings.second)
+    _show(console, "What differs in how they were made", ("", *names), changed)
+    _show(console, "What they came to", ("", *names, "second - first"), lines)
+    if not lines:
+        console.print("no number differs" if changed else "both are the same")
+    short = re.sub(r"[^\w.-]+", "-", "-".join(Path(name).resolve().name for name in names))
+    out = prepare(settings.out or Path("out/compare") / short)
+    sections: list[Section] = [
+        Table("What they came to", ("", *names, "second - first"), lines,
+              "Of groups: mean final return; the difference with its 95 % bootstrap interval over "
+              "the runs of each side."),
+        *_charts(settings.first, settings.second),
+        Table("What differs in how they were made", ("", *names), changed),
+        *(Text(f"Found in {name}", [str(each["found"])]) for name, each in
+          zip(names, (first, second), strict=True) if each.get("found")),
+    ]  # fmt: skip
+    lead = f"{names[0]} beside {names[1]}."
+    facts = {"command": f"windward compare {names[0]} {names[1]}"}
+    report.write(out / "report.html", "Two results side by side", lead, sections, facts)
+    console.print(f"page: {out / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def _show(console: Console, title: str, columns: tuple[str, ...], rows: list[Any]) -> None:
+    table = Terminal(title=title)
+    for column in columns:
+        table.add_column(escape(column), overflow="fold")
+    for row in rows[:MOST]:
+        table.add_row(*map(escape, row))
+    if rows:
+        console.print(table)
+    if len(rows) > MOST:
+        console.print(f"and {len(rows) - MOST} more, on the page")

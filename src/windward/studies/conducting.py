@@ -1,0 +1,81 @@
+"""A study from its groups to its page: chosen on some seeds, shown on others."""
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from windward import checks
+from windward.studies import execution, groups, planning, study_folder, training_report
+from windward.studies.entries import Entry
+from windward.studies.execution import Execution
+from windward.studies.groups import Group
+from windward.studies.runner import Outcome
+from windward.studies.scales import Size
+from windward.studies.store import Run
+from windward.studies.training_page import Found
+
+SHOWN = 100
+"""the first seed that is shown; those below serve to choose"""
+
+
+class Study(NamedTuple):
+    """A study that is about to be run."""
+
+    settings: Any
+    entry: Entry
+    size: Size
+    groups: Sequence[Group]
+    identity: dict[str, Any]
+    """what may not change under its name"""
+    command: str
+
+
+def size_of(settings: Any, entry: Entry) -> Size:
+    """The scale's, but for what is given."""
+    given = {each.name: getattr(settings, each.name, None) for each in fields(Size)}
+    kept = {name: value for name, value in given.items() if value is not None}
+    return replace(entry.sizes[settings.scale], **kept)
+
+
+def check_sizes(how: Execution, size: Size) -> None:
+    """Refuses what makes no sense, before anything is run."""
+    execution.check(how)
+    for name in ("seeds", "steps", "tune_steps", "eval_every", "eval_episodes"):
+        checks.integer(name, getattr(size, name), 1)
+    if checks.integer("tune_seeds", size.tune_seeds, 0) > SHOWN:
+        raise ValueError(
+            f"tune_seeds must be at most {SHOWN}, where the seeds begin that are shown; got "
+            f"{size.tune_seeds}"
+        )
+
+
+def conduct(study: Study, console: Console) -> dict[str, Any]:
+    """Does what is not finished, and writes what there is: page, figures, curves, summary."""
+    settings, every, how = study.settings, study.groups, study.settings.how
+    if how.dry_run:
+        planning.show(every, study.size, how, study.entry.name, console)
+        return {}
+    out = settings.out or Path("out/studies") / f"{study.entry.name}-{settings.scale}"
+    study_folder.claim(out, study.identity)
+    outcome = Outcome()
+    if how.train:
+        _do([run for group in every for run in group.judged], how, outcome, console)
+    best = groups.best(every, how.runs) if any(group.judged for group in every) else {}
+    show = every if study.size.all_groups or not best else list(best.values())
+    if how.train:
+        _do([run for group in show for run in group.shown], how, outcome, console)
+    found = Found(settings, study.entry, study.size, every, show, best, outcome.failed)
+    summary = training_report.write(out, found, study.command, console)
+    count = sum(len(each.judged) for each in every) + sum(len(each.shown) for each in show)
+    outcome.raise_for(count, how.runs)
+    return summary
+
+
+def _do(runs: Sequence[Run], how: Execution, outcome: Outcome, console: Console) -> None:
+    """Runs that are not finished; what fails is noted."""
+    if runs:
+        memory = max(planning.memory(run) for run in runs)
+        outcome.failed |= execution.execute(runs, how, memory, console).failed

@@ -1,0 +1,62 @@
+"""How the runs of a study are done: where, how many at once, or only planned."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from windward import checks
+from windward.studies import ray_backend, runner
+from windward.studies.runner import Outcome
+from windward.studies.store import Run
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How the runs are done; none of this changes their numbers."""
+
+    runs: Path = Path("out/runs")
+    """folder of all runs, of all studies: what one has done the others need not"""
+    jobs: int | None = None
+    """runs at once on this machine; one for each core if left out"""
+    backend: Literal["local", "ray"] = "local"
+    """where runs are done: in processes here, or as Ray tasks (pip install 'windward[ray]')"""
+    address: str | None = None
+    """of a Ray cluster, HOST:PORT or auto; --runs must then be a folder that all nodes share. A Ray
+    on this machine is started if left out"""
+    cpus: float = 1.0
+    """cores that Ray sets aside for a run"""
+    retries: int = 3
+    """how often Ray begins a run again, from its checkpoint, when its worker or node dies"""
+    train: bool = True
+    """False draws what there is"""
+    dry_run: bool = False
+    """print what would be run and what it would cost, and run nothing"""
+
+
+def execute(runs: Sequence[Run], how: Execution, memory: int, console: Console) -> Outcome:
+    """Does all that are not finished; `memory` is what one needs, in bytes."""
+    if how.backend == "ray":
+        return ray_backend.run_all(
+            runs, how.runs, console, address=how.address, cpus=how.cpus, memory=memory,
+            retries=how.retries,
+        )  # fmt: skip
+    return runner.run_all(runs, how.runs, at_once(how), console)
+
+
+def at_once(how: Execution) -> int:
+    """How many runs share this machine."""
+    return os.cpu_count() or 1 if how.jobs is None else how.jobs
+
+
+def check(how: Execution) -> None:
+    """Refuses what makes no sense, before anything is run."""
+    if how.jobs is not None:
+        checks.integer("jobs", how.jobs, 1)
+    checks.integer("retries", how.retries, 0)
+    checks.positive("cpus", how.cpus)
+    if how.address is not None and how.backend != "ray":
+        raise ValueError(f"address is for --backend ray; got {how.address!r} without it")

@@ -1,0 +1,151 @@
+"""Groups of runs that differ by their seed alone: how far they are, and what they came to."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from windward.studies import smoothing, store
+from windward.studies.smoothing import Band
+from windward.studies.statistics import Interval, mean_interval
+from windward.studies.store import Run
+
+FINAL = 0.1
+"""the share of evaluations, the last ones, that make the final return"""
+JUDGED = 0.5
+"""the share by which settings are chosen: short runs have few evaluations"""
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A method with its settings: runs to be shown, and others by which it is chosen."""
+
+    name: str
+    method: str
+    """groups of one method compete; the best of each is shown against the others'"""
+    values: dict[str, Any]
+    """what tells it from the other groups of its method, such as sigma"""
+    shown: tuple[Run, ...]
+    judged: tuple[Run, ...] = ()
+
+    @property
+    def goal(self) -> int:
+        """How far its runs go."""
+        return max(run.goal for run in self.shown)
+
+
+class Numbers(NamedTuple):
+    """What a group came to; None where nothing has been evaluated yet."""
+
+    seeds: tuple[int, ...]
+    final: tuple[float | None, ...]
+    """of each seed: the mean of the last tenth of its evaluations"""
+    reached: tuple[int, ...]
+    mean: Interval | None
+    iqm: Interval | None
+    error: float | None
+    """σ/√N"""
+
+    @property
+    def there(self) -> np.ndarray:
+        """The final returns that there are."""
+        return np.array([each for each in self.final if each is not None])
+
+
+def last(values: np.ndarray, share: float) -> float:
+    """The mean of the last part of a column, at least of its last number."""
+    return float(values[-max(1, int(share * len(values))) :].mean())
+
+
+def numbers(group: Group, root: Path) -> Numbers:
+    """What its shown runs came to, as far as they are."""
+    curves = [store.curve(run, root) for run in group.shown]
+    final = tuple(last(curve["eval_return"], FINAL) if curve else None for curve in curves)
+    there = np.array([each for each in final if each is not None])
+    return Numbers(
+        tuple(int(run.settings["seed"]) for run in group.shown),
+        final,
+        tuple(int(curve["steps"][-1]) if curve else 0 for curve in curves),
+        mean_interval(there) if len(there) else None,
+        iqm_interval(there) if len(there) else None,
+        float(there.std(ddof=1) / np.sqrt(len(there))) if len(there) > 1 else None,
+    )
+
+
+def iqm_interval(values: np.ndarray, seed: int = 0) -> Interval:
+    """The interquartile mean, with the percentile bootstrap."""
+    band = smoothing.interquartile_band(np.zeros(1), values[:, None], seed)
+    return Interval(float(band.y[0]), float(band.low[0]), float(band.high[0]))
+
+
+def difference(
+    ours: np.ndarray, theirs: np.ndarray, seed: int = 0, resamples: int = 10_000
+) -> Interval:
+    """The difference of means, with the percentile bootstrap over the runs of each side."""
+    rng = np.random.default_rng(seed)
+    drawn = [
+        each[rng.integers(len(each), size=(resamples, len(each)))].mean(axis=1)
+        for each in (ours, theirs)
+    ]
+    low, high = np.percentile(drawn[0] - drawn[1], [2.5, 97.5])
+    return Interval(float(ours.mean() - theirs.mean()), float(low), float(high))
+
+
+def score(group: Group, root: Path) -> float:
+    """By what a group is chosen: the mean return of the last half of its judged runs."""
+    curves = [store.curve(run, root) for run in group.judged]
+    there = [last(curve["eval_return"], JUDGED) for curve in curves if curve]
+    return float(np.mean(there)) if there else -np.inf
+
+
+def best(groups: Sequence[Group], root: Path) -> dict[str, Group]:
+    """Of each method the group with the highest score; no look is had at the shown runs."""
+    chosen: dict[str, Group] = {}
+    for group in groups:
+        rivals = [each for each in groups if each.method == group.method]
+        chosen[group.method] = max(rivals, key=lambda each: score(each, root))
+    return chosen
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """The curves of a group: as they are, and smoothed on one grid."""
+
+    raw: list[tuple[int, np.ndarray, np.ndarray]]
+    """(seed, x, y) of each run"""
+    grid: np.ndarray
+    rows: np.ndarray
+
+    @cached_property
+    def mean(self) -> Band:
+        """Mean and σ/√N."""
+        return smoothing.mean_band(self.grid, self.rows)
+
+    @cached_property
+    def iqm(self) -> Band:
+        """Interquartile mean and its bootstrap interval."""
+        return smoothing.interquartile_band(self.grid, self.rows)
+
+
+def drawing(group: Group, root: Path, column: str = "eval_return", drop: int = 0) -> Drawing | None:
+    """The curves of a group; None if no run has begun.
+
+    `drop` leaves the runs with the lowest final returns out of the bands, as the paper does in one
+    figure (deviation 17); no number in a table ever does.
+    """
+    raw = []
+    for run in group.shown:
+        curve = store.curve(run, root)
+        if curve:
+            kept = np.isfinite(curve[column])
+            if kept.any():
+                x, y = curve["steps"][kept], curve[column][kept]
+                raw.append((int(run.settings["seed"]), x, y))
+    order = sorted(raw, key=lambda each: -last(each[2], FINAL))
+    kept_runs = order[: max(1, len(order) - drop)]
+    if not kept_runs:
+        return None
+    return Drawing(raw, *smoothing.on_grid([(x, y) for _, x, y in kept_runs], float(group.goal)))

@@ -1,0 +1,236 @@
+"""`lds-high`: LQR, GPC, BPC and Bandit GPC on random systems of 10 states and 5 inputs.
+
+The paper's high-dimensional experiment (`fig:LDS`, right), of which it says that BPC could not be
+tuned to learn while Bandit GPC improves on LQR. Here both are tuned alike, over the same grid, on
+winds and seeds of their own, for several random systems and horizons.
+"""
+
+import json
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+import windward as ww
+from windward import checks
+from windward.atomic import write_rows, write_text
+from windward.core.algorithm import Algorithm
+from windward.studies import execution, lds_high_report, study_folder
+from windward.studies.commands import command_line
+from windward.studies.execution import Execution
+from windward.studies.headroom_linear import problem, wind
+from windward.studies.lds import REPORT_SEED, Problem
+from windward.studies.lds_high_report import BEST, LQR, METHODS, Result
+from windward.studies.runner import Outcome
+from windward.studies.scales import Scale
+from windward.studies.store import CURVES, Pace, Run, Task, curve, finished
+
+FIRST = 500  # the first random system; headroom-linear has those below
+RESULT = "result.json"
+BINS = 200
+"""points of a cost curve"""
+
+
+@dataclass(frozen=True)
+class LdsHigh:
+    """LQR, GPC, BPC and Bandit GPC on random linear systems of 10 states and 5 inputs.
+
+    Every method but LQR is tuned on winds and seeds of its own, for each system and horizon; what
+    exploration costs is counted. Stop it at any moment: the same command goes on.
+    """
+
+    scale: Scale = "laptop"
+    """laptop: as the settings say, which is also the paper's size; smoke: a minute, for tests"""
+    d_x: int = 10
+    """states"""
+    d_u: int = 5
+    """inputs"""
+    h: int = 5
+    """memory"""
+    systems: int = 5
+    """random stable systems"""
+    horizons: tuple[int, ...] = (3_000, 10_000, 30_000)
+    """steps of a run"""
+    last: float = 0.2
+    """the share of final steps that count"""
+    tune_winds: tuple[str, ...] = ("sine 16", "sine 36", "sine 70")
+    """winds for tuning: sinusoids of a period, phases and amplitudes drawn for each state"""
+    winds: tuple[str, ...] = ("sine 20", "sine 30", "sine 50")
+    """winds for reporting"""
+    tune_seeds: int = 4
+    """seeds for tuning, in each wind"""
+    seeds: int = 25
+    """other seeds for reporting, in each wind"""
+    out: Path | None = None
+    """folder for the page, figures, runs.csv and summary.json; out/studies/... if left out"""
+    how: Execution = field(default_factory=Execution)
+
+
+SMOKE: dict[str, Any] = {
+    "d_x": 3, "d_u": 2, "systems": 2, "horizons": (200,), "tune_winds": ("sine 16",),
+    "winds": ("sine 20",), "tune_seeds": 1, "seeds": 2,
+}  # fmt: skip
+"""what smoke changes, where it is as it comes"""
+
+
+def grids(problem: Problem, h: int) -> dict[str, tuple[Callable[..., Algorithm], dict[str, Any]]]:
+    """The methods, and what each is tuned over: BPC and Bandit GPC over the same."""
+    system, settings = problem.system, problem.settings
+    d_x, d_u = system.d_x, system.d_u
+    bandit = {"eta": np.logspace(-9, -3.5, 12), "delta": np.array([0.02, 0.05, 0.1, 0.2, 0.5])}
+    return {
+        LQR: (lambda: ww.base_only(d_u, d_x), {}),
+        "GPC": (
+            lambda **k: ww.gpc(system, h=h, **settings, **k), {"eta": np.logspace(-6, -2, 13)}
+        ),
+        "BPC": (lambda **k: ww.bpc(d_u, d_x, h=h, **k), bandit),
+        "Bandit GPC": (lambda **k: ww.bandit_gpc(d_u, d_x, h=h, **k), bandit),
+    }  # fmt: skip
+
+
+def perform(task: Task) -> Pace:
+    """One method on one system at one horizon: tuned, and reported on other winds and seeds."""
+    began, s = time.process_time(), task.run.settings
+    T, d_x = s["T"], s["d_x"]
+    p = problem(d_x, s["d_u"], s["system"])
+    winds = np.stack([wind(name, T, d_x, REPORT_SEED + s["system"]) for name in s["winds"]])
+    hyper: dict[str, float] = {}
+    on_edge: tuple[str, ...] = ()
+    if s["method"] == BEST:
+        cost = np.stack(
+            [ww.linear.best_dac(p.system, w, h=s["h"], **p.settings).cost for w in winds]
+        )[:, None]
+    else:
+        make, grid = grids(p, s["h"])[s["method"]]
+        seeds = [REPORT_SEED]  # of LQR all are alike
+        if grid:
+            hyper, on_edge = _tune(task, p, make, grid)
+            seeds = list(range(REPORT_SEED, REPORT_SEED + s["seeds"]))
+        run = ww.linear.simulate(
+            p.system, make(**hyper), np.repeat(winds, len(seeds), axis=0), keep=(),
+            seed=seeds * len(winds), **p.settings,
+        )  # fmt: skip
+        cost = run.cost.reshape(len(winds), len(seeds), T)
+    cost = np.asarray(cost, dtype=np.float64)
+    task.check()
+    count = max(1, round(s["last"] * T))
+    found = {
+        "hyper": hyper, "on_edge": on_edge, "last": cost[..., -count:].mean(-1).tolist(),
+        "whole": cost.mean(-1).tolist(),
+    }  # fmt: skip
+    write_text(task.folder / RESULT, json.dumps(found))
+    edges = np.linspace(0, T, min(BINS, T) + 1).astype(int)
+    rows = [
+        {"steps": int(end), "cost": float(cost[..., start:end].mean())}
+        for start, end in pairwise(edges)
+    ]
+    write_rows(task.folder / CURVES, rows)
+    return Pace(T, time.process_time() - began)
+
+
+def _tune(
+    task: Task, p: Problem, make: Callable[..., Algorithm], grid: dict[str, Any]
+) -> tuple[dict[str, float], tuple[str, ...]]:
+    s = task.run.settings
+    winds = [wind(name, s["T"], s["d_x"], s["system"]) for name in s["tune_winds"]]
+    seeds = list(range(s["tune_seeds"]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the edge is in the table
+        tuned = ww.linear.tune(
+            p.system, make, np.repeat(np.stack(winds), len(seeds), axis=0), grid=grid,
+            last=max(1, round(s["last"] * s["T"])), seed=seeds * len(winds), **p.settings,
+        )  # fmt: skip
+    return tuned.best, tuned.on_edge
+
+
+def make_runs(settings: LdsHigh) -> list[Run]:
+    """All of them: method by method on each system at each horizon."""
+    runs = []
+    for T in settings.horizons:
+        for system in range(FIRST, FIRST + settings.systems):
+            for method in METHODS:
+                chosen = {
+                    "kind": "lds", "method": method, "system": system, "T": T,
+                    "d_x": settings.d_x, "d_u": settings.d_u, "h": settings.h,
+                    "last": settings.last, "winds": list(settings.winds),
+                }  # fmt: skip
+                if method not in (BEST, LQR):
+                    chosen |= {
+                        "tune_winds": list(settings.tune_winds), "seeds": settings.seeds,
+                        "tune_seeds": settings.tune_seeds,
+                    }  # fmt: skip
+                size = f"{settings.d_x}x{settings.d_u}"
+                runs.append(Run(f"lds {size} {method} T{T} system{system}", chosen, T, perform))
+    return runs
+
+
+def run(settings: LdsHigh, console: Console) -> dict[str, Any]:
+    """Does what is not finished, and writes what there is."""
+    command = command_line("windward run lds-high", settings, LdsHigh())
+    if settings.scale == "smoke":
+        usual = LdsHigh()
+        small = {n: v for n, v in SMOKE.items() if getattr(settings, n) == getattr(usual, n)}
+        settings = replace(settings, **small)
+    _check(settings)
+    runs, root = make_runs(settings), settings.how.runs
+    if settings.how.dry_run:
+        _plan(runs, settings, console)
+        return {}
+    out = settings.out or Path("out/studies") / f"lds-high-{settings.scale}"
+    identity = {
+        name: value for name, value in asdict(settings).items()
+        if name not in ("how", "out", "systems", "horizons")
+    }  # fmt: skip
+    study_folder.claim(out, identity)
+    outcome = Outcome()
+    if settings.how.train:
+        outcome = execution.execute(runs, settings.how, 2 * 2**30, console)
+    results = [
+        Result(each, _content(each, root), curve(each, root))
+        for each in runs
+        if finished(each, root) is not None
+    ]
+    summary = lds_high_report.write(out, settings, results, command, console)
+    outcome.raise_for(len(runs), root)
+    return summary
+
+
+def _content(run: Run, root: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((run.folder(root) / RESULT).read_text())
+    return content
+
+
+def _plan(runs: list[Run], settings: LdsHigh, console: Console) -> None:
+    done = [finished(run, settings.how.runs) for run in runs]
+    timed = [each.pace for each in done if each is not None and each.pace.seconds]
+    pace = sum(p.seconds for p in timed) / sum(p.units for p in timed) if timed else 3e-3
+    left = sum(run.goal for run, each in zip(runs, done, strict=True) if each is None)
+    console.print(
+        f"{len(runs)} runs: {len(METHODS)} methods, {settings.systems} systems of "
+        f"{settings.d_x}x{settings.d_u}, horizons {settings.horizons}; "
+        f"{len(runs) - done.count(None)} finished; the rest takes about {left * pace / 3600:.1f} "
+        f"core-hours ({'runs here' if timed else 'a guess'}) and 2 GiB of memory each",
+        highlight=False,
+    )
+
+
+def _check(settings: LdsHigh) -> None:
+    execution.check(settings.how)
+    for name in ("d_x", "d_u", "h", "systems", "tune_seeds", "seeds"):
+        checks.integer(name, getattr(settings, name), 1)
+    if not 0 < settings.last <= 1:
+        raise ValueError(f"last must lie in (0, 1]; got {settings.last}")
+    for name in ("horizons", "winds", "tune_winds"):
+        values = getattr(settings, name)
+        if not values or len(set(values)) < len(values):
+            raise ValueError(f"{name} must name at least one, none of them twice; got {values}")
+    for T in settings.horizons:
+        checks.integer("horizons", T, 2 * settings.h)
+    for name in (*settings.winds, *settings.tune_winds):
+        wind(name, 2, settings.d_x, 0)

@@ -1,0 +1,212 @@
+"""`windward tune STUDY`: sigma, eta and weight decay of MF-GPC, searched with Ray Tune.
+
+Random points, and ASHA, which ends the weaker half at each rung. Runs are kept like those of any
+study, so that a search that was stopped goes on, and its seeds are its own: neither those that
+choose the sigma of a study nor those that are shown.
+"""
+
+import json
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from windward import checks
+from windward.agents import Settings as AgentSettings
+from windward.agents.threads import one_core_each
+from windward.atomic import prepare, write_text
+from windward.studies import groups, planning, robust_training, store
+from windward.studies.catalogue import ENTRIES, Trained
+from windward.studies.conducting import size_of
+from windward.studies.ray_backend import connected
+from windward.studies.results import versions
+from windward.studies.robust_training import RobustTraining
+from windward.studies.scales import Size
+from windward.studies.trainings import training
+
+FIRST = 1000
+"""the first seed of a search"""
+SHOWN = 10
+"""points in the table"""
+
+
+@dataclass(frozen=True)
+class Tune:
+    """Search sigma, eta and weight decay of a study's MF-GPC with Ray Tune, on seeds of its own."""
+
+    study: Trained
+    points: int = 16
+    """random points of the search"""
+    runs_each: int = 1
+    """seeds at each point"""
+    decades: float = 2.0
+    """how far eta and weight decay reach on either side of the study's own, in powers of ten"""
+    sigma_range: tuple[float, float] = (0.05, 0.4)
+    """between which sigma is drawn"""
+    search_seed: int = 0
+    """of the points"""
+
+
+def rungs(steps: int, segment: int) -> list[int]:
+    """Steps after which points are compared: a quarter, a half, all, in whole segments.
+
+    >>> rungs(400_000, 50_000), rungs(100_000, 50_000)
+    ([100000, 200000, 400000], [50000, 100000])
+    """
+    cuts = {max(1, round(steps * part / segment)) * segment for part in (0.25, 0.5, 1.0)}
+    return sorted(cut for cut in cuts if cut <= steps)
+
+
+def at(settings: RobustTraining, point: dict[str, float]) -> AgentSettings:
+    """The agent at a point of the search."""
+    chosen: dict[str, Any] = {"eta": point["eta"], "weight_decay": point["weight_decay"]}
+    robust = replace(settings.agent.robust, **chosen)
+    return replace(settings.agent, sigma=point["sigma"], robust=robust)
+
+
+def judge(
+    settings: RobustTraining,
+    size: Size,
+    point: dict[str, float],
+    seeds: int,
+    steps: int,
+    root: Path,
+) -> float:
+    """Trains at a point up to so many steps; the mean return of the last half of evaluations."""
+    scores = []
+    for seed in range(FIRST, FIRST + seeds):
+        run = training(
+            settings.env, at(settings, point), seed, steps, size.eval_every, size.eval_episodes
+        )
+        if store.perform(run, root) is not None:
+            raise ValueError(f"another process is at {run.name}: end it, or wait for it")
+        scores.append(groups.last(store.curve(run, root)["eval_return"], groups.JUDGED))
+    return float(np.mean(scores))
+
+
+def space(tuning: Tune) -> dict[str, tuple[float, float]]:
+    """The range of each number; all are drawn evenly in their logarithm."""
+    robust, wide = tuning.study.agent.robust, 10.0**tuning.decades
+    decay = robust.weight_decay or 1.0
+    return {
+        "sigma": tuning.sigma_range,
+        "eta": (robust.eta / wide, robust.eta * wide),
+        "weight_decay": (decay / wide, decay * wide),
+    }
+
+
+def run(tuning: Tune, console: Console) -> dict[str, Any]:
+    """Searches, prints the best points, and writes tune.json."""
+    entry = ENTRIES[tuning.study.study]
+    settings = robust_training.scaled(tuning.study, entry)
+    size = size_of(settings, entry)
+    robust_training.check(settings, size)
+    _check(tuning)
+    out = settings.out or Path("out/tune") / f"{entry.name}-{settings.scale}"
+    prepare(out)
+    root = prepare(settings.how.runs).resolve()
+    steps = rungs(size.steps, settings.agent.segment)
+    seeds = tuning.runs_each
+
+    def trial(point: dict[str, float]) -> None:
+        from ray import tune
+
+        one_core_each()
+        for rung, count in enumerate(steps, 1):
+            score = judge(settings, size, point, seeds, count, root)
+            tune.report({"score": score, "steps": count, "rung": rung})
+
+    example = training(settings.env, settings.agent, 0, size.steps, size.eval_every, 1)
+    with connected(settings.how.address):
+        found = _search(
+            trial, tuning, len(steps), settings.how.cpus, planning.memory(example), out, console
+        )
+    rows = sorted(found, key=lambda row: (-row["steps"], -row["score"]))
+    best = rows[0]
+    command = (
+        f"windward run {entry.name} --sigmas {best['sigma']:.3g} --eta {best['eta']:.3g} "
+        f"--weight-decay {best['weight_decay']:.3g}"
+    )
+    summary = {
+        "study": entry.name, "points": rows, "best": best, "command": command,
+        "seeds": list(range(FIRST, FIRST + seeds)), "rungs": steps, "space": space(tuning),
+        "versions": versions(),
+    }  # fmt: skip
+    write_text(out / "tune.json", json.dumps(summary, indent=1) + "\n")
+    console.print(_table(rows, entry.name))
+    console.print(f"as a study, on other seeds: {escape(command)}", highlight=False, soft_wrap=True)
+    console.print(f"all points: {out / 'tune.json'}", highlight=False, soft_wrap=True)
+    return summary
+
+
+def _search(
+    trial: Any, tuning: Tune, rungs: int, cpus: float, memory: int, out: Path, console: Console
+) -> list[dict[str, Any]]:
+    """Every point with its last score."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Ray's own parts, on import
+            from ray import tune
+            from ray.tune.schedulers import ASHAScheduler
+            from ray.tune.search import BasicVariantGenerator
+    except ImportError as error:
+        raise ValueError(
+            f"windward tune needs Ray Tune ({error}): pip install 'ray[tune]'"
+        ) from error
+    console.print(
+        f"{tuning.points} points, {tuning.runs_each} seed(s) each; Ray Tune reports below"
+    )
+    tuner = tune.Tuner(
+        tune.with_resources(trial, {"cpu": cpus, "memory": memory}),
+        param_space={name: tune.loguniform(*ends) for name, ends in space(tuning).items()},
+        tune_config=tune.TuneConfig(
+            metric="score", mode="max", num_samples=tuning.points,
+            scheduler=ASHAScheduler(
+                time_attr="rung", max_t=rungs, grace_period=1, reduction_factor=2
+            ),
+            search_alg=BasicVariantGenerator(random_state=tuning.search_seed),
+        ),
+        run_config=tune.RunConfig(
+            name="ray", storage_path=str(out.resolve()), verbose=0,
+            failure_config=tune.FailureConfig(max_failures=tuning.study.how.retries),
+        ),
+    )  # fmt: skip
+    results = tuner.fit()
+    every = [results[i] for i in range(len(results))]
+    for each in every:
+        if each.error is not None:
+            told = str(each.error).splitlines()[-1]
+            console.print(f"a point failed: {escape(told)}", highlight=False)
+    found = [
+        {**each.config, "score": each.metrics["score"], "steps": each.metrics["steps"]}
+        for each in every
+        if each.config is not None and each.metrics and "score" in each.metrics
+    ]
+    if not found:
+        raise ValueError("every point failed; what the first said is above")
+    return found
+
+
+def _table(rows: list[dict[str, Any]], name: str) -> Table:
+    table = Table(title=f"{name}: the best points", caption="score: mean return of the last half")
+    for column in ("sigma", "eta", "weight_decay", "steps", "score"):
+        table.add_column(column, justify="right")
+    for row in rows[:SHOWN]:
+        numbers = [f"{row[column]:.3g}" for column in ("sigma", "eta", "weight_decay")]
+        table.add_row(*numbers, f"{row['steps']:,}", f"{row['score']:.1f}")
+    return table
+
+
+def _check(tuning: Tune) -> None:
+    for name in ("points", "runs_each"):
+        checks.integer(name, getattr(tuning, name), 1)
+    checks.integer("search_seed", tuning.search_seed, 0)
+    checks.positive("decades", tuning.decades)
+    low, high = tuning.sigma_range
+    if not 0 < low < high:
+        raise ValueError(f"sigma_range must be two numbers, 0 < low < high; got {low} and {high}")

@@ -1,0 +1,71 @@
+"""Two results side by side: what differs, numbers by hand, and what is no result."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from windward.atomic import write_rows
+from windward.cli import main
+from windward.studies import compare
+from windward.studies.compare import Compare
+
+
+def _study(folder: Path, finals: list[float], **settings: Any) -> Path:
+    folder.mkdir()
+    group = {"group": "baseline, σ = 0.2", "runs": [{"final_return": each} for each in finals]}
+    summary = {"command": "windward run x", "settings": settings, "groups": [group]}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    write_rows(
+        folder / "curves.csv",
+        [
+            {"group": group["group"], "seed": seed, "steps": steps, "eval_return": final}
+            for seed, final in enumerate(finals)
+            for steps in (10, 20)
+        ],
+    )
+    return folder
+
+
+def test_groups_are_matched_and_settings_that_differ_are_named(tmp_path: Path) -> None:
+    one = _study(tmp_path / "one", [10.0, 20.0], eta=0.1, h=5)
+    two = _study(tmp_path / "two", [110.0, 120.0, 130.0], eta=0.2, h=5)
+    first, second = compare.read(one), compare.read(two)
+    assert compare.changes(first, second) == [("settings.eta", "0.1", "0.2")]
+    (line,) = compare.numbers(first, second)
+    assert (line.first, line.second) == ("15.0 (2 seeds)", "120.0 (3 seeds)")
+    assert line.difference.startswith("105.0 [")
+    text = io.StringIO()
+    compare.run(Compare(one, two, tmp_path / "out"), Console(file=text, width=200))
+    assert "settings.eta" in text.getvalue()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("105.0 [") == 1
+    assert '"y":[110' in page or '"y":[120' in page  # the curves are there
+
+
+def test_of_other_results_all_numbers_that_differ_are_shown(tmp_path: Path) -> None:
+    for name, mean in (("one", 0.5), ("two", 0.75)):
+        (tmp_path / name).mkdir()
+        content = {"headroom": {"GPC": {"mean": mean, "worst": 0.1}}, "settings": {}}
+        (tmp_path / name / "summary.json").write_text(json.dumps(content))
+    first, second = (compare.read(tmp_path / name) for name in ("one", "two"))
+    assert compare.numbers(first, second) == [("headroom.GPC.mean", "0.5", "0.75", "+0.25")]
+
+
+def test_the_same_is_told_on_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = _study(tmp_path / "one", [10.0, 20.0])
+    main(["compare", str(one), str(one), "--out", str(tmp_path / "out")])
+    assert "15.0 (2 seeds)" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_result_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"there is no summary.json in"):
+        compare.read(tmp_path)
+    (tmp_path / "summary.json").write_text("[")
+    with pytest.raises(ValueError, match="is damaged"):
+        compare.read(tmp_path)

@@ -1,0 +1,351 @@
+"""`headroom` at a tiny size: shares by hand, runs that are not repeated, and clear errors."""
+
+import csv
+import io
+import json
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from windward.studies import headroom as study
+from windward.studies import headroom_cma as cma
+from windward.studies import headroom_linear
+from windward.studies import headroom_numbers as stats
+from windward.studies import headroom_offline as offline
+from windward.studies import headroom_runs as runs
+from windward.studies.evaluation_episodes import Actor, play
+from windward.studies.headroom_cases import CASES, EVERY, NOTHING, SEARCH_SEED, TUNE_SEEDS
+from windward.studies.headroom_methods import METHODS, Given, fixed
+from windward.studies.headroom_page import terminal
+from windward.studies.headroom_worlds import World
+from windward.studies.loading import load_model
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+RESULTS = Path(__file__).parents[2] / "results" / "headroom"
+BIAS, CALM = "pendulum-bias", "pendulum-calm"
+
+
+def tiny(folder: Path, **changes: Any) -> study.Headroom:
+    settings = study.Headroom(
+        cases=(BIAS, CALM), methods=("regression",), seeds=2, episodes=2, last=1, generations=2,
+        max_steps=40, runs=folder / "runs", out=folder / "out",
+    )  # fmt: skip
+    return replace(settings, **changes)
+
+
+@pytest.fixture(autouse=True)
+def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offline, "EPISODES", 2)
+    monkeypatch.setattr(offline, "JUDGES", 2)
+    monkeypatch.setattr(offline, "FINAL", 2)
+
+
+# Numbers.
+
+
+def test_shares_by_hand() -> None:
+    base, best = np.array([[0.0, 10.0], [0.0, 20.0]]), np.array([[0.0, 20.0], [0.0, 40.0]])
+    method = np.array([[-99.0, 13.0], [-99.0, 32.0]])
+    found = stats.share(base, method, best, last=1)
+    # Gains 3 and 12 of a mean headroom of 15.
+    np.testing.assert_allclose(found.each, [0.2, 0.8])
+    assert found.mean.value == pytest.approx(0.5)
+    assert found.mean.low == pytest.approx(3 / 10)  # the first seed twice
+    assert found.mean.high == pytest.approx(12 / 20)
+    assert found.worst == 0
+    assert stats.share(base, best, best, last=1).mean.value == pytest.approx(1)
+    assert stats.share(base, base, best, last=1).mean.value == 0
+
+
+def test_a_method_is_compared_on_its_own_last_episodes() -> None:
+    base, best = np.zeros((1, 4)), np.array([[1.0, 1.0, 8.0, 8.0]])
+    assert stats.share(base, np.array([[7.0, 0.5]]), best, last=1).mean.value == 0.5
+
+
+def test_no_headroom_gives_no_share() -> None:
+    base = np.ones((2, 3))
+    found = stats.share(base, base, base, last=2)
+    assert np.isnan(found.mean.value)
+    assert stats.as_json(found, (100, 101))["mean"] is None
+
+
+def test_losses_by_hand() -> None:
+    base = np.full((2, 2), -200.0)
+    found = stats.loss(base, np.array([[-200.0, -204.0], [-210.0, -206.0]]))
+    np.testing.assert_allclose(found.each, [-0.01, -0.04])
+    assert found.worst == 1
+    case = NOTHING[CALM]
+    assert not stats.harmless(case, found)  # 2.5 % on average
+    assert stats.harmless(case, stats.loss(base, base))
+    one = np.array([[-200.0, -200.0], [-202.0, -202.0]])
+    assert stats.harmless(case, stats.loss(base, one))
+    assert not stats.harmless(replace(case, limit=0.005), stats.loss(base, one))
+    assert stats.harmless(replace(case, limit=None), found)  # one seed lost no more than 1 %
+
+
+def test_a_wrong_simulator_is_worse_only_where_the_exact_one_helps() -> None:
+    base, best = np.zeros((2, 1)), np.ones((2, 1))
+    helps, harms = (stats.share(base, base + gain, best, last=1) for gain in (0.5, -0.1))
+    assert stats.worse(helps, harms)
+    assert not stats.worse(helps, helps)
+    assert not stats.worse(harms, harms)
+    assert not stats.worse(helps, stats.share(base, base, best, last=1))  # it stepped back
+
+
+# The best fixed M.
+
+
+@pytest.mark.parametrize("name", ["pendulum-slow-sine", "inverted-pendulum-force"])
+def test_rows_of_states_are_worth_what_the_environment_says(name: str) -> None:
+    case, steps, seeds = CASES[name], 120, np.array([3, 4])
+    model = load_model("shipped", case.env)
+    with closing(World(case, steps)) as world:
+        M = 0.3 * np.random.default_rng(0).normal(size=(2, world.d_u, world.d_w))
+        found = world.play(np.stack([0 * M, M]), seeds).returns
+    assert (found[0] != found[1]).any()
+    for candidate, returns in zip((0 * M, M), found, strict=True):
+        for seed, expected in zip(seeds.tolist(), returns, strict=True):
+            env = case.make(max_steps=steps)
+            with closing(fixed(Given(env, model, None, seed, {}, candidate))) as wrapped:
+                total = play(wrapped, Actor(model, env.action_space), seed, 0).total
+            assert total == pytest.approx(expected, rel=1e-4)
+
+
+def test_mass_is_changed_for_the_world_and_not_for_its_model() -> None:
+    case = CASES["hopper-mass"]
+    with closing(World(case, 5)) as world:
+        zero = np.zeros((1, 2, world.d_u, world.d_w))
+        windows = world.play(zero, np.array([0]), keep=True).windows
+    assert np.abs(windows[-1]).max() > 1e-3  # the model does not know of it
+
+
+def test_components_of_the_window_have_unit_size() -> None:
+    t = np.arange(400)
+    wave = np.stack([np.sin(0.1 * t), np.zeros(400)], axis=1)
+    windows = np.stack([wave[2:-1], wave[1:-2], wave[:-3]], axis=1)
+    found = offline.basis(windows)
+    assert found.shape == (2, 3, 2)  # a sinusoid is two numbers
+    assert not found[:, :, 1].any()  # what does not move is left alone
+    values = np.einsum("khd,thd->tk", found, windows)
+    np.testing.assert_allclose((values**2).mean(axis=0), 1)
+
+
+def test_the_search_finds_a_minimum_on_a_slope_that_is_long_and_narrow() -> None:
+    scale = np.array([1.0, 10.0, 100.0])
+    state = cma.start(3, 0.3)
+    for _ in range(120):
+        points = cma.ask(state, seed=0)
+        state = cma.tell(state, points, ((scale * (points - 1)) ** 2).sum(axis=1))
+    np.testing.assert_allclose(state.mean, 1, atol=1e-3)
+
+
+def test_a_search_that_was_stopped_finds_the_same(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find(folder: str) -> dict[str, Any]:
+        return offline.search(BIAS, 3, tmp_path / folder, "a command", console, max_steps=30)
+
+    whole = find("whole")
+    tell, told = cma.tell, []
+
+    def stop(*given: Any) -> cma.State:
+        told.append(given)
+        if len(told) == 3:
+            raise KeyboardInterrupt
+        return tell(*given)
+
+    monkeypatch.setattr(cma, "tell", stop)
+    with pytest.raises(KeyboardInterrupt):
+        find("stopped")
+    again = find("stopped")
+    assert len(told) == 4  # two generations were kept
+    assert again == whole
+    assert again["command"] == "a command"
+    assert [path.name for path in (tmp_path / "stopped").iterdir()] == [f"{BIAS}.json"]
+
+
+def test_a_search_ends_where_nothing_is_left_to_find(tmp_path: Path, console: Console) -> None:
+    upright = "inverted-pendulum-force"  # for 5 steps, whatever M is
+    found = offline.search(upright, 9, tmp_path, "", console, max_steps=5)
+    assert found["generations"] == 1
+    assert not np.any(found["M"])
+    assert found["best_return"] == found["base_return"] == 5
+
+
+# Runs.
+
+
+def test_writes_what_it_reports_and_repeats_nothing(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tiny(tmp_path)
+    summary = study.run(settings, console)
+    with (settings.out / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * 2 * 3 + 2 * 2 * 2  # best is for the case with headroom alone
+
+    def last(case: str, method: str) -> float:
+        mine = [row for row in rows if (row["case"], row["method"]) == (case, method)]
+        return float(np.mean([float(row["return"]) for row in mine if row["episode"] == "1"]))
+
+    reported = summary["headroom"][BIAS]
+    assert reported["regression"]["return"] == pytest.approx(last(BIAS, "regression"))
+    gain, room = (last(BIAS, name) - last(BIAS, "base") for name in ("regression", "best"))
+    if room > 0:
+        assert reported["regression"]["mean"] == pytest.approx(gain / room)
+    assert summary["nothing"][CALM]["base"]["mean"] == 0
+    found = json.loads((settings.out / "best_M" / f"{BIAS}.json").read_text())
+    assert found["command"] == (
+        "windward run headroom --cases pendulum-bias --generations 2 --max-steps 40"
+    )
+    assert "return by episode" in (settings.out / "report.html").read_text()
+
+    def refuse(job: runs.Job) -> dict[str, Any]:
+        raise AssertionError(f"{job} was there")
+
+    monkeypatch.setattr(runs, "perform", refuse)
+    assert study.run(settings, console) == summary
+    assert study.run(replace(settings, compute=False), console)["headroom"] == summary["headroom"]
+    with pytest.raises(ValueError, match=r"4 of 4 runs failed.*\n.*regression, seed 100"):
+        study.run(replace(settings, redo=("regression",)), console)
+
+
+def test_a_study_that_was_stopped_ends_with_the_same_numbers(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = study.run(tiny(tmp_path / "whole"), console)
+    settings, perform, done = tiny(tmp_path / "stopped"), runs.perform, []
+
+    def stop(job: runs.Job) -> dict[str, Any]:
+        done.append(job)
+        if len(done) == 6:
+            raise KeyboardInterrupt
+        return perform(job)
+
+    monkeypatch.setattr(runs, "perform", stop)
+    with pytest.raises(KeyboardInterrupt):
+        study.run(settings, console)
+    again = study.run(settings, console)
+    assert len(done) == 1 + 2 * 3 + 2 * 2
+    assert (again["headroom"], again["nothing"]) == (whole["headroom"], whole["nothing"])
+
+
+def test_tuning_takes_the_best_of_the_grid_on_its_own_seeds_and_wind(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = replace(METHODS["paper"], grid=(("eta", (0.0, 1e-4)), ("sigma", (0.0, 0.5))))
+    monkeypatch.setitem(METHODS, "paper", method)
+    seen = []
+
+    def made_up(job: runs.Job) -> dict[str, Any]:
+        seen.append(job)
+        value = -abs(job.numbers.get("eta", 0) - 1e-4) - job.numbers.get("sigma", 0)
+        many = [value] * job.episodes
+        told: dict[str, Any] = {"decisions": [], "faults": {}, "warned": []}
+        names = ("returns", "lengths", "clipped", "M_norm")
+        return {"of": job.of, **dict.fromkeys(names, many), **told}
+
+    monkeypatch.setattr(runs, "perform", made_up)
+    summary = study.run(tiny(tmp_path, methods=("paper",)), console)
+    best = {"eta": 1e-4, "sigma": 0.0}
+    assert summary["tuned"] == {BIAS: {"paper": best}, CALM: {"paper": best}}
+    tuning = [job for job in seen if job.tuning]
+    as_calm = CASES[NOTHING[CALM].tuned_as or ""]
+    assert len(tuning) == 2 * 4 * len(TUNE_SEEDS)
+    assert {job.of["wind"] for job in tuning} == {CASES[BIAS].tune, as_calm.tune}
+    assert {job.seed for job in tuning} == set(TUNE_SEEDS)
+    assert all(
+        dict(job.numbers) == best for job in seen if job.method == "paper" and not job.tuning
+    )
+
+
+def test_a_run_of_other_settings_is_refused(tmp_path: Path, console: Console) -> None:
+    settings = tiny(tmp_path, cases=(CALM,))
+    study.run(settings, console)
+    with pytest.raises(ValueError, match="another max_steps: say --redo base"):
+        study.run(replace(settings, max_steps=10), console)
+    with pytest.raises(ValueError, match="was found with max_steps None, not 30"):
+        offline.search(BIAS, 1, RESULTS / "best_M", "", console, max_steps=30)
+    shorter = study.run(replace(settings, episodes=1), console)
+    assert shorter["nothing"][CALM]["base"]["mean"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cases": ("pendulum-gale",)}, "a case must be one of 'pendulum-slow-sine'"),
+        ({"methods": ("magic",)}, "a method must be one of 'base', 'best', 'paper'"),
+        ({"redo": ("magic",)}, "a method must be one of"),
+        ({"first_seed": 8, "seeds": 4}, "seeds 10, 11 are for tuning"),
+        ({"seeds": 0}, "seeds must be an integer of at least 1"),
+        ({"episodes": 0}, "episodes must be an integer of at least 1"),
+    ],
+)
+def test_bad_settings_end_in_a_clear_error(
+    change: dict[str, Any], message: str, tmp_path: Path, console: Console
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        study.run(tiny(tmp_path, **change), console)
+
+
+def test_linear_systems_are_run_once_and_are_on_the_page(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def made_up(settings: headroom_linear.HeadroomLinear, console: Console, command: str) -> None:
+        asked.append(settings.sizes)
+        settings.out.mkdir()
+        one = {"response": {"mean": 0.875, "interval": [0.5, 1.0], "worst": 0.25}}
+        text = json.dumps({"headroom": {"64x4": one}, "command": command})
+        (settings.out / "summary.json").write_text(text)
+
+    monkeypatch.setattr(headroom_linear, "run", made_up)
+    settings = tiny(tmp_path, cases=("linear-64x4",))
+    for _ in range(2):
+        summary = study.run(settings, console)
+    assert asked == [((64, 4),)]
+    assert summary["linear"]["linear-64x4"]["response"]["mean"] == 0.875
+    assert "0.88 [0.50, 1.00]" in (settings.out / "report.html").read_text()
+
+
+# Cases and methods.
+
+
+def test_what_is_reported_served_for_nothing_else() -> None:
+    for case in CASES.values():
+        assert case.tune != case.wind
+        assert case.tune is not None
+    assert all(EVERY[case.tuned_as or ""].gains for case in NOTHING.values())
+    assert max(TUNE_SEEDS) < study.Headroom.first_seed
+    assert study.Headroom.first_seed + study.Headroom.seeds < SEARCH_SEED
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"base", "best", "learned"}))
+def test_every_method_plays(name: str) -> None:
+    method = METHODS[name]
+    for case in ("pendulum-slow-sine", "cartpole-force"):
+        if not method.suits(EVERY[case]):
+            continue
+        point = (method.points(EVERY[case]) or [{}])[0]
+        found = runs.perform(runs.Job(case, name, 100, 1, 8, False, point))
+        assert np.isfinite(found["returns"]).all()
+        assert found["lengths"] == [8]
+        assert found["faults"] == {}
+
+
+def test_tables_name_every_method_that_was_run() -> None:
+    base = np.zeros((2, 2))
+    outcome = stats.share(base, base + 1, base + 2, last=1)
+    tables = terminal({BIAS: {"base": outcome, "paper": outcome}}, 1, 2)
+    text = Console(width=120, record=True, file=io.StringIO())
+    text.print(*tables)
+    shown = text.export_text()
+    assert "0.50 [0.50, 0.50] 0.50" in shown
+    assert "paper" in shown

@@ -1,0 +1,90 @@
+"""`lds-high`: numbers by hand, equal tuning, and a small one end to end."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from windward.studies import lds_high, lds_high_report
+from windward.studies.execution import Execution
+from windward.studies.headroom_linear import problem
+from windward.studies.lds_high import LdsHigh
+from windward.studies.lds_high_report import BEST, LQR, METHODS, Result
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+
+def test_bpc_and_bandit_gpc_are_tuned_over_the_same_grid_on_the_same_seeds() -> None:
+    grids = lds_high.grids(problem(10, 5, 500), 5)
+    for name, values in grids["BPC"][1].items():
+        np.testing.assert_array_equal(values, grids["Bandit GPC"][1][name])
+    runs = lds_high.make_runs(LdsHigh())
+    by_method: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        settings = dict(run.settings)
+        by_method.setdefault(settings.pop("method"), []).append(settings)
+    assert by_method["BPC"] == by_method["Bandit GPC"]
+    assert set(by_method) == set(METHODS)
+    assert not set(LdsHigh().winds) & set(LdsHigh().tune_winds)
+
+
+def test_headroom_by_hand() -> None:
+    runs = lds_high.make_runs(LdsHigh(systems=2, horizons=(100,)))
+    costs = {
+        LQR: [[10.0], [20.0]],
+        BEST: [[5.0], [10.0]],
+        "GPC": [[5.0, 5.0], [10.0, 10.0]],
+        "BPC": [[12.0, 14.0], [20.0, 20.0]],
+        "Bandit GPC": [[7.5, 7.5], [15.0, 10.0]],
+    }
+    results = [
+        Result(run, {"last": costs[run.settings["method"]], "hyper": {}, "on_edge": []}, {})
+        for run in runs
+    ]
+    rows = {row.method: row for row in lds_high_report.rows_of(results)}
+    np.testing.assert_allclose(rows["GPC"].headroom, [1.0, 1.0])
+    np.testing.assert_allclose(rows["BPC"].headroom, (-0.4 - 0.8 + 0 + 0) / 4)
+    assert rows["BPC"].worst == pytest.approx(-0.8)
+    assert rows["BPC"].better == 0
+    np.testing.assert_allclose(rows["Bandit GPC"].headroom, (0.5 + 0.5 + 0.5 + 1.0) / 4)
+    np.testing.assert_allclose(rows["Bandit GPC"].saved, 1 - 10.0 / 15.0)
+    assert "Bandit GPC saves on 2 of 2 systems" in lds_high_report.verdict(list(rows.values()))
+    # A system of which a run is missing does not count.
+    assert len(lds_high_report.rows_of(results[:-1])[-1].headroom) == 1
+
+
+@pytest.mark.slow
+def test_a_small_one_writes_what_it_reports_and_is_not_repeated(
+    tmp_path: Path, console: Console
+) -> None:
+    how = Execution(runs=tmp_path / "runs", jobs=1)
+    study = LdsHigh(scale="smoke", out=tmp_path / "out", how=how)
+    summary = lds_high.run(study, console)
+    with (tmp_path / "out" / "runs.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * (1 + 1 + 3 * 2)  # two systems; LQR, best, and three with two seeds
+    (gpc,) = (row for row in summary["headroom"] if row["method"] == "GPC")
+    assert min(gpc["systems"]) > 0.5
+    marks = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/finished.json")}
+    assert lds_high.run(study, console) == summary
+    assert {path: path.stat().st_mtime_ns for path in marks} == marks
+    assert (tmp_path / "out" / "lds-high.pdf").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"last": 0.0}, r"last must lie in \(0, 1\]"),
+        ({"horizons": ()}, "horizons must name at least one"),
+        ({"winds": ("gale 3",)}, "a wind must be"),
+    ],
+)
+def test_bad_settings_are_refused(
+    change: dict[str, Any], message: str, tmp_path: Path, console: Console
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        lds_high.run(replace(LdsHigh(out=tmp_path), **change), console)

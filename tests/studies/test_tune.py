@@ -1,0 +1,74 @@
+"""The search of `windward tune`: its seeds, ranges and rungs, and what Ray Tune makes of them."""
+
+import json
+import sys
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from windward.studies import robust_training, tune
+from windward.studies.catalogue import ENTRIES
+from windward.studies.conducting import size_of
+from windward.studies.execution import Execution
+from windward.studies.tune import Tune
+
+pytestmark = pytest.mark.usefixtures("cheap_compiling")
+
+
+def _tuning(folder: Path) -> Tune:
+    how = Execution(runs=folder / "runs")
+    study = replace(ENTRIES["pendulum-sine"].default, scale="smoke", out=folder / "out", how=how)
+    return Tune(study, points=3, decades=1.0)
+
+
+def test_the_ranges_are_around_the_studys_own(tmp_path: Path) -> None:
+    robust = ENTRIES["pendulum-sine"].default.agent.robust
+    ranges = tune.space(_tuning(tmp_path))
+    assert ranges["eta"] == pytest.approx((robust.eta / 10, robust.eta * 10))
+    assert ranges["weight_decay"] == pytest.approx((robust.weight_decay / 10, 50.0))
+    assert ranges["sigma"] == (0.05, 0.4)
+
+
+@pytest.mark.slow
+def test_a_point_is_trained_from_rung_to_rung_on_seeds_of_the_searchs_own(tmp_path: Path) -> None:
+    entry = ENTRIES["pendulum-sine"]
+    study = robust_training.scaled(_tuning(tmp_path).study, entry)
+    size = size_of(study, entry)
+    made = robust_training.make_groups(study, size)
+    seeds = {run.settings["seed"] for group in made for run in (*group.shown, *group.judged)}
+    assert not seeds & set(range(tune.FIRST, tune.FIRST + 100))
+    point = {"sigma": 0.1, "eta": 1e-3, "weight_decay": 2.0}
+    scores = [tune.judge(study, size, point, 1, steps, tmp_path) for steps in (100, 200)]
+    (folder,) = tmp_path.glob("SinePendulum*")  # one run that went on
+    settings = json.loads((folder / "settings.json").read_text())["settings"]
+    assert settings["seed"] == tune.FIRST
+    assert settings["agent"]["sigma"] == 0.1
+    assert settings["agent"]["robust"]["eta"] == 1e-3
+    assert settings["agent"]["robust"]["weight_decay"] == 2.0
+    rows = (folder / "curves.csv").read_text().splitlines()[1:]
+    returns = [float(row.split(",")[2]) for row in rows]
+    assert scores == [pytest.approx(returns[0]), pytest.approx(returns[1])]
+
+
+def test_without_ray_tune_it_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console
+) -> None:
+    monkeypatch.setattr(tune, "connected", lambda address: nullcontext())
+    for name in list(sys.modules):
+        if name.partition(".tune")[0] == "ray" and ".tune" in name:
+            monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "ray.tune", None)
+    with pytest.raises(ValueError, match=r"needs Ray Tune .*pip install 'ray\[tune\]'"):
+        tune.run(_tuning(tmp_path), console)
+
+
+@pytest.mark.slow
+def test_a_search_finds_a_point_and_says_how_to_run_it(tmp_path: Path, console: Console) -> None:
+    pytest.importorskip("ray.tune", exc_type=ImportError)
+    summary = tune.run(_tuning(tmp_path), console)
+    assert len(summary["points"]) == 3
+    assert summary["best"]["steps"] == 400
+    assert summary["command"].startswith("windward run pendulum-sine --sigmas")
