@@ -1,17 +1,23 @@
-"""What all tests share: compiled programs on disk between runs, and float64 on request."""
+"""What all tests share: quick compiling, programs on disk between runs, and float64 on request."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import jax
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+# A test runs its program a few times at most, so compiling is most of the time of the suite:
+# nothing is optimised, and XLA's older code generator on one thread takes a third of the newer's
+# time. Processes that tests start inherit this. JAX reads it when first imported, XLA at its first
+# program.
+QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).resolve().parents[1] / ".jax_cache")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    jax.config.update("jax_compilation_cache_dir", str(ROOT / ".jax_cache"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     # JAX compiles anew when another worker is still writing the entry it reads, and says so.
     config.addinivalue_line(
         "filterwarnings", "ignore:Error (reading|writing) persistent compilation cache:UserWarning"
@@ -21,14 +27,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture
 def x64() -> Iterator[None]:
     """Float64 for the whole test: numbers worked by hand are then exact."""
+    import jax
+
     with jax.enable_x64(True):
         yield
-
-
-@pytest.fixture(scope="module")
-def cheap_compiling() -> Iterator[None]:
-    """Leaves out LLVM's expensive passes: for many small programs compiling is all of the time."""
-    before = jax.config.values["jax_disable_most_optimizations"]
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)

@@ -15,8 +15,6 @@ from windward.studies.evaluation_numbers import text
 from windward.studies.lds import double_integrator
 from windward.studies.statistics import Interval
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 ROOT = Path(__file__).parents[1]
 
 

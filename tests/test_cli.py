@@ -8,8 +8,6 @@ import pytest
 from windward import envs
 from windward.cli import STUDIES, main
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 @pytest.mark.parametrize(
     ("args", "expected"),

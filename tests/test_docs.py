@@ -5,11 +5,8 @@ import runpy
 from pathlib import Path
 
 import gymnasium as gym
-import pytest
 
 from windward import envs
-
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
 
 ROOT = Path(__file__).parents[1]
 

@@ -11,8 +11,6 @@ import pytest
 
 import windward as ww
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 ROOT = Path(__file__).parents[1]
 PAGES = ["own-loop", "signals/pd1", "signals/pd2", "signals/pd3", "signals/own"]
 SHORT = {"20_000": "110", "2_000": "300"}  # what is tested is that it runs

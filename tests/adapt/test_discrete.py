@@ -9,8 +9,6 @@ import scipy.stats
 import windward as ww
 from windward.adapt.actuation import gumbel_given
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 LOGITS = np.array([0.4, -0.7, 1.1, 0.0])
 CORRECTION = np.array([1.0, 0.5, -2.0, 0.3])
 N = 20_000
@@ -103,9 +101,10 @@ def corrected(env, correction):
     env.unwrapped.acted.clear()
 
 
-@pytest.mark.parametrize("start", [0, 3])
 @pytest.mark.parametrize(
-    "logits", [LOGITS, np.where([0, 1, 0, 0], -np.inf, LOGITS)], ids=["all", "masked"]
+    ("start", "logits"),
+    [(0, LOGITS), (3, np.where([0, 1, 0, 0], -np.inf, LOGITS))],
+    ids=["all", "masked and from 3"],
 )
 def test_executed_actions_are_exact_draws(start, logits):
     inner = Chooser(start=start)

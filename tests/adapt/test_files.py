@@ -13,8 +13,6 @@ from windward import files
 
 from .worlds import Plant, assert_same, drive, true_w, wind
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 BASE = ww.bases.load("Pendulum-v1")
 ADAM = optax.scale_by_adam()
 SETTINGS = {"h": 3, "eta": 1e-3, "sigma": 0.1}

@@ -9,7 +9,6 @@ from gymnasium.vector.utils import batch_space
 import windward as ww
 
 pytestmark = [
-    pytest.mark.usefixtures("cheap_compiling"),
     pytest.mark.filterwarnings("ignore::windward.Fault"),
     # Whether overflows are warned of is another test's question.
     pytest.mark.filterwarnings("ignore::RuntimeWarning"),
@@ -19,7 +18,7 @@ GARBAGE = np.array([
     np.nan, np.inf, -np.inf, 1e308, -1e308, 1e39, -3e38, 1e-310, 5e-324, -5e-324, 0.0, -0.0,
     1.0, -1.0, 1e15, 2.0**31,
 ])  # fmt: skip
-ROWS = 64
+ROWS = 256
 LOW, HIGH = np.array([-1.0, 2.0], np.float32), np.array([0.5, 7.0], np.float32)
 
 
@@ -159,7 +158,7 @@ def test_one_environment(actions, signal):
         One(garbage, actions), SIGNALS[signal](garbage), **options(actions, garbage)
     )
     env.reset()
-    for t in range(500):
+    for t in range(300):
         _, _, terminated, truncated, info = env.step(base(actions, garbage))
         told = info["windward"]
         assert inside(actions, told["action"])
@@ -183,19 +182,19 @@ def test_one_environment(actions, signal):
     ids=["box-next-shared", "box-same-own", "discrete-next-own", "discrete-same-shared"],
 )
 def test_rows_of_environments(actions, mode, shared):
-    """4 · 64 · 400 = 102,400 steps."""
+    """4 · 256 · 100 = 102,400 steps."""
     garbage = Garbage(1)
     env = ww.RobustVectorWrapper(
         Many(garbage, actions, ROWS, mode), own(garbage), shared=shared, **options(actions, garbage)
     )
     env.reset()
-    for t in range(400):
+    for t in range(100):
         *_, info = env.step(base(actions, garbage, ROWS))
         told = info["windward"]
         assert all(np.isfinite(told[name]).all() for name in ("correction", "noise", "w_hat"))
         if t % 10 == 0:
             assert np.isfinite(env.M).all()
-        if t % 211 == 0:
+        if t % 53 == 0:
             env.reset(options={"reset_mask": garbage.flags(ROWS)})
     adapts(env, garbage, actions, ROWS)
 
@@ -206,7 +205,7 @@ def test_policy():
         lambda x: garbage(2), One(garbage, BOX), own(garbage), h=2, eta=1e-2, sigma=0.1
     )
     x = garbage(3)
-    for _ in range(500):
+    for _ in range(300):
         action, _ = policy.predict(x, episode_start=garbage.flags(1))
         assert inside(BOX, action)
         x = garbage(3)

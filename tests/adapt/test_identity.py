@@ -6,8 +6,6 @@ import pytest
 
 import windward as ww
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 STEPS = 60
 
 

@@ -11,8 +11,6 @@ import windward as ww
 
 from .worlds import assert_same, drive
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 BASE = ww.bases.load("Pendulum-v1")
 SINE = ww.envs.Sinusoid(0.35, 63)
 QUICK = ww.adapt.Search(every=10, horizon=20, starts=3, pairs=2, at_most=20, margin=0.0, spread=0.0)

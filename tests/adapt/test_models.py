@@ -8,8 +8,6 @@ import windward as ww
 
 from .worlds import K, Plant, true_w, wind
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 SETTINGS = {"h": 3, "eta": 1e-2, "sigma": 0.1}
 
 

@@ -10,8 +10,6 @@ import windward as ww
 
 from .worlds import K, Plant, ScalarValues, VectorValues, assert_same, drive, true_w, wind
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 SETTINGS = {"h": 3, "eta": 1e-2, "sigma": 0.1}
 
 

@@ -9,8 +9,6 @@ import windward as ww
 
 from .worlds import Plant, true_w, wind
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 BOX = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
 

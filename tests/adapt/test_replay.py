@@ -10,8 +10,6 @@ from windward.bases.policies import predictor
 
 from .worlds import Plant, wind
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 NEVER = ww.adapt.Search(every=10**6, per_episode=0)
 SINE = ww.envs.Sinusoid(0.35, 63)
 WORLDS = {

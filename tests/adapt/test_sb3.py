@@ -22,8 +22,6 @@ from stable_baselines3.common.vec_env import (
 
 from windward.adapt.sb3 import RobustVecEnv
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 NAMES = ["action", "clipped", "correction", "fault", "noise", "resting", "w_hat"]
 QUICK = {"h": 2, "eta": 1e-2, "seed": 3}
 

@@ -19,8 +19,6 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from windward.adapt.sb3 import AtRolloutEnd, ExecutedReplayBuffer, RobustVecEnv
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 QUICK = {"h": 2, "eta": 1e-2, "seed": 3}
 TINY = {"device": "cpu", "seed": 0}
 

@@ -23,7 +23,7 @@ from .worlds import (
     wind,
 )
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling", "x64")
+pytestmark = pytest.mark.usefixtures("x64")
 
 T, H, SEED = 300, 3, 5  # longer than a block of draws
 ETA, SIGMA = 2e-3, 0.1

@@ -8,8 +8,6 @@ import windward as ww
 
 from .worlds import Plant, ScalarValues, VectorValues, true_w, wind
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 
 

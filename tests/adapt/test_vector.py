@@ -20,8 +20,6 @@ from .worlds import (
     wind,
 )
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 H, ETA, SIGMA = 2, 0.2, 0.2
 M0 = 0.2 * np.random.default_rng(0).normal(size=(H, 1, 2))
 SETTINGS = {"h": H, "eta": ETA, "sigma": SIGMA, "M0": M0, "projection": None}

@@ -8,8 +8,6 @@ import windward as ww
 
 from .worlds import Plant, ScalarValues, assert_same, drive, true_w, wind
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 BASE = ww.bases.load("Pendulum-v1")
 SETTINGS = {"h": 3, "eta": 1e-3, "sigma": 0.1}
 

@@ -11,8 +11,6 @@ import pytest
 from tests.agents.test_d4pg import floats, pendulum, short
 from windward.agents import D4PG
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 class Crash(gym.Wrapper):
     """An environment whose process dies, so to say, at a step of its life."""

@@ -9,8 +9,6 @@ from windward.agents.losses import Batch
 from windward.agents.pipeline import Pipeline
 from windward.bases.networks import critic
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 RULE = Rule((-10.0, 10.0, 5), 1e-3, 40.0, 1.0, penalty=0.1, period=3, horizon=10.0)
 
 

@@ -83,12 +83,12 @@ def test_it_learns_exactly_so_many_steps_at_the_rate(running: None) -> None:
         seen.append((training.replay.inserted, training.learner.steps))
 
     before = agent.evaluate(50).mean()
-    agent.learn(1_500, count, eval_every=200, eval_episodes=1, backend="ray")
+    agent.learn(700, count, eval_every=200, eval_episodes=1, backend="ray")
     assert before < -0.25
     assert agent.evaluate(50).mean() > -0.05
-    assert agent.num_timesteps == 1_500
+    assert agent.num_timesteps == 700
     assert agent._training.replay is not None
-    assert agent._training.replay.inserted == 1_500  # episodes of one step leave none incomplete
+    assert agent._training.replay.inserted == 700  # episodes of one step leave none incomplete
     # One update for each transition from the chunk on with which the replay held enough.
     for inserted, updates in seen:
         assert inserted - SMALL["min_replay"] <= updates

@@ -12,8 +12,6 @@ from ..adapt.slots import BAD, Broken, assert_alone, broken_signal, faulty
 from ..adapt.test_hostile import BOX, Garbage, One, inside, own
 from ..adapt.worlds import Plant, assert_same, drive, true_w, wind
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 SMALL = {"widths": (16,), "batch_size": 16, "burn_in": 20, "n_step": 1}
 NUMBERS = [np.nan, np.inf, -np.inf]
 

@@ -16,8 +16,6 @@ from windward.agents.actors import Actors
 from windward.agents.adaptation import Adaptation, peek
 from windward.bases.networks import policy_numpy
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 SMALL: dict[str, Any] = {
     "widths": (16, 16), "num_atoms": 5, "v_min": -500.0, "v_max": 500.0, "batch_size": 32,
     "min_replay": 50, "replay_size": 5_000, "segment": 160, "num_envs": 2, "seed": 3,

@@ -10,8 +10,6 @@ import pytest
 
 from windward.agents import D4PG
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 class Dot(gym.Env):
     """A dot goes right for 5 steps; it can be drawn."""

@@ -10,8 +10,6 @@ from windward.bases.features import linear
 from windward.bases.networks import critic, init_mlp, policy
 from windward.bases.vectors import CriticUnits, VectorHead, horizon
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 SPACE = gym.spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([3.0, 2.0], np.float32))
 D_X, D_U = 3, 2
 

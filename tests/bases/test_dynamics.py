@@ -14,8 +14,6 @@ from windward.bases.dynamics import Fit, LearnedSimulator
 from windward.bases.dynamics_data import explored, gathered, split, steps_from
 from windward.bases.dynamics_fitting import circles_in
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 A, B = np.array([[0.9, 0.2], [0.0, 0.8]]), np.array([[0.0], [0.25]])
 SMALL: dict[str, Any] = {"steps": 400, "updates": 250, "widths": (8,), "members": 2}
 

@@ -12,8 +12,6 @@ from windward.bases.fitted import fit_values
 from windward.bases.rollouts import _Step, rows_of, steps_of
 from windward.linear.values import quadratic_values, vector_values
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 GAMMA = 0.9
 A, B = np.array([[0.9, 0.2], [0.0, 0.8]]), np.array([[0.0], [0.5]])
 SYSTEM = ww.linear.System(A, B)
@@ -45,8 +43,8 @@ def controller(x: np.ndarray) -> np.ndarray:
 @pytest.fixture(scope="module")
 def fitted() -> Any:
     return fit_values(
-        Linear, controller, gamma=GAMMA, steps=4_000, updates=4_000, widths=(64, 64), sigma=0.2,
-        explore=0.5, seed=1, online=True,
+        Linear, controller, gamma=GAMMA, steps=4_000, updates=2_000, widths=(32, 32), sigma=0.2,
+        explore=0.5, learning_rate=3e-3, seed=1, online=True,
     )  # fmt: skip
 
 

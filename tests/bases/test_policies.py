@@ -208,7 +208,6 @@ def test_logits_of_stable_baselines3(algorithm):
     assert logits_of(model) is None
 
 
-@pytest.mark.usefixtures("cheap_compiling")
 def test_logits_of_sbx():
     sbx = pytest.importorskip("sbx")
     model = sbx.PPO("MlpPolicy", Tiny(DISCRETE), seed=0, policy_kwargs={"net_arch": [16]})

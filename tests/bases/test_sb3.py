@@ -15,7 +15,6 @@ sb3 = pytest.importorskip("stable_baselines3")
 sbx = pytest.importorskip("sbx")
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
 
 CONTINUOUS = ["sb3.DDPG", "sb3.TD3", "sb3.SAC", "sbx.DDPG", "sbx.TD3", "sbx.SAC", "sbx.TQC"]
 TABLES = ["sb3.DQN", "sbx.DQN"]

@@ -11,8 +11,6 @@ import pytest
 import windward as ww
 from windward.bases.shipped import SHIPPED
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 @pytest.mark.parametrize("env_id", SHIPPED)
 def test_it_is_as_good_as_it_says(env_id: str) -> None:

@@ -11,8 +11,6 @@ import windward as ww
 from windward.bases.networks import init_mlp, plain_numpy
 from windward.bases.shipped import load_base, save_base
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 SMALL: dict[str, Any] = {"steps": 60, "updates": 20, "widths": (8,)}
 
 

@@ -1,6 +1,6 @@
 """What the tests of the core share: steps by hand, compiled observes, a world for every signal."""
 
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -9,14 +9,11 @@ import numpy as np
 
 import windward as ww
 
-# A test runs its program once or twice: half the time to compile is worth slower code.
-quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-
 
 @lru_cache
 def compiled(function: Any) -> Any:
     """One jit for each function object; equal recipes share theirs, so they share programs."""
-    return quick_jit(function)
+    return jax.jit(function)
 
 
 def step(

@@ -1,5 +1,7 @@
 """What draws are credited with: small cases by hand, and what a credit must not know."""
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,7 @@ import windward as ww
 from windward.core import credit, models
 from windward.types import Local
 
-from .drive import draws, quick_jit, step
-
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
+from .drive import compiled, on_host, step
 
 
 def transition(c, aux, **flags):
@@ -83,7 +83,7 @@ def test_normalised_credits_have_no_unit():
 
 def test_regression_learns_a_quadratic_of_the_window_and_not_the_noise():
     part = credit.chain(credit.cost(), credit.on_disturbances(2, 1))
-    update = quick_jit(lambda state, c, w: part.update(state, look(c, w), HYPER))
+    update = jax.jit(lambda state, c, w: part.update(state, look(c, w), HYPER))
     rng = np.random.default_rng(0)
     w, noise = rng.normal(size=402), rng.normal(size=400)
     state, left = part.init(), []
@@ -97,28 +97,40 @@ def test_regression_learns_a_quadratic_of_the_window_and_not_the_noise():
     assert np.var(np.array(left[200:]) - noise[200:]) < 0.05 * 10
 
 
-def linear_world(algorithm, T=1500, w_of=None, seed=0):
+@lru_cache
+def program(init, observe, apply, needs):
     """A scalar system x' = 0.5x + v + w with cost x² + v²/2, the base policy u = 0."""
 
     def advance(carry, now):
         x, state, plan = carry
-        t, unit = now
-        w = jnp.sin(0.3 * t) if w_of is None else w_of(t)
-        v = algorithm.apply(plan, jnp.zeros((1, 1)))
+        w, unit = now
+        v = apply(plan, jnp.zeros((1, 1)))
         x_next = 0.5 * x + v + w
         c = jnp.sum(x**2 + 0.5 * v**2, axis=1)
         aux = {"w": jnp.broadcast_to(w, (1, 1)), "x": x, "x_next": x_next}
-        tr = transition(c, {name: aux[name] for name in algorithm.needs})
-        state, plan, _ = algorithm.observe(state, tr, unit)
+        tr = transition(c, {name: aux[name] for name in needs})
+        state, plan, _ = observe(state, tr, unit)
         return (x_next, state, plan), c[0]
 
-    def run(units):
-        state, plan = algorithm.init(algorithm.hyper, units[0])
-        start = (jnp.zeros((1, 1)), state, plan)
-        (_, state, _), costs = jax.lax.scan(advance, start, (jnp.arange(T) * 1.0, units[1:]))
+    def run(hyper, w, units):
+        state, plan = init(hyper, units[0])
+        (_, state, _), costs = jax.lax.scan(
+            advance, (jnp.zeros((1, 1)), state, plan), (w, units[1:])
+        )
         return state, costs
 
-    return quick_jit(run)(draws(algorithm, jax.random.key(seed), T, 1))
+    return jax.jit(run)
+
+
+T = 1500
+SINE = np.sin(0.3 * np.arange(T))
+
+
+def linear_world(algorithm, w=SINE):
+    """The state after T steps of `program`, and the costs; equal recipes share their program."""
+    run = program(algorithm.init, algorithm.observe, algorithm.apply, algorithm.needs)
+    units = np.random.default_rng(0).normal(size=(T + 1, 1, 1))
+    return on_host(run(algorithm.hyper, np.float32(w), np.float32(units)))
 
 
 def test_response_finds_the_system_and_the_cost():
@@ -150,30 +162,36 @@ NEW = [
 @pytest.mark.parametrize("chosen", NEW, ids=str)
 def test_constant_and_absent_wind_leave_M_finite(chosen):
     algorithm = ww.mf_gpc(1, 1, h=2, signal="w", **chosen)
-    for w_of in (lambda t: 0.5 + 0 * t, lambda t: 0 * t):
-        state, costs = linear_world(algorithm, T=600, w_of=w_of)
+    for w in (0.5, 0.0):
+        state, costs = linear_world(algorithm, np.full(T, w))
         assert np.isfinite(state.learner.M).all()
         assert np.isfinite(costs).all()
         assert np.abs(state.learner.M).max() <= 10
-    assert (np.asarray(state.learner.M) == 0).all()  # where no wind is, nothing is corrected
+    assert (state.learner.M == 0).all()  # where no wind is, nothing is corrected
+
+
+AUX = {
+    "w": [[0.3], [0.1]], "x": [[1.0], [2.0]], "x_next": [[0.5], [0.2]], "v": [1.0, 0.5],
+    "v_next": [2.0, 3.0],
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("chosen", [*NEW, {"gradient": "advantage"}], ids=str)
-def test_hostile_steps_change_nothing_that_is_learned(chosen):
+def test_environments_share_what_they_learn_and_hostile_steps_change_nothing(chosen):
     algorithm = ww.mf_gpc(1, 1, h=2, signal="w", **chosen)
-    usual = {"w": [[0.3]], "x": [[1.0]], "x_next": [[0.5]], "v": [1.0], "v_next": [2.0]}
-    usual = {name: usual[name] for name in algorithm.needs}
-    unit = jnp.ones((1, 1))
-    observe = quick_jit(algorithm.observe)
-    state, _ = algorithm.init(algorithm.hyper, unit)
+    usual = transition([1.0, 2.0], {name: AUX[name] for name in algorithm.needs})
+    unit = np.ones((2, 1), np.float32)
+    observe = compiled(algorithm.observe)
+    state, _ = compiled(algorithm.init)(algorithm.hyper, unit)
     for _ in range(3):
-        state, _, _ = observe(state, transition([1.0], usual), unit)
+        state, plan, _ = observe(state, usual, unit)
+    assert state.learner.M.shape == (2, 1, 1)
+    assert plan.correction.shape == (2, 1)
     for name in ("c", *algorithm.needs):
-        bad = np.full(np.shape(usual.get(name, [1.0])), np.nan, np.float32)
-        tr = transition([1.0], usual)
-        tr = tr._replace(c=bad) if name == "c" else tr._replace(aux={**tr.aux, name: bad})
+        bad = np.full(np.shape(AUX.get(name, [1.0, 2.0])), np.nan, np.float32)
+        tr = usual._replace(c=bad) if name == "c" else usual._replace(aux=usual.aux | {name: bad})
         after, plan, info = observe(state, tr, unit)
-        assert not info.accepted[0]
+        assert not np.asarray(info.accepted).any()
         for a, b in zip(
             jax.tree.leaves(after.learner), jax.tree.leaves(state.learner), strict=True
         ):
@@ -181,24 +199,13 @@ def test_hostile_steps_change_nothing_that_is_learned(chosen):
         assert np.isfinite(plan.correction).all()
 
 
-@pytest.mark.parametrize("chosen", NEW, ids=str)
-def test_environments_that_share_M_share_what_they_learn(chosen):
-    algorithm = ww.mf_gpc(1, 1, h=2, signal="w", **chosen)
-    aux = {"w": [[0.3], [0.1]], "x": [[1.0], [2.0]], "x_next": [[0.5], [0.2]]}
-    state, _ = algorithm.init(algorithm.hyper, jnp.ones((2, 1)))
-    tr = transition([1.0, 2.0], {name: aux[name] for name in algorithm.needs})
-    state, plan, _ = quick_jit(algorithm.observe)(state, tr, jnp.ones((2, 1)))
-    assert state.learner.M.shape == (2, 1, 1)
-    assert plan.correction.shape == (2, 1)
-
-
 def test_exploration_falls_for_all_but_the_papers_update():
     for chosen, falls in (({}, False), ({"gradient": "quadratic"}, True)):
         algorithm = ww.mf_gpc(1, 1, h=2, signal="w", **chosen)
         assert ("sigma_end" in algorithm.hyper) == falls
-    state, _ = linear_world(algorithm, T=1500)
+    state, _ = linear_world(algorithm)
     first, end = algorithm.hyper["sigma"], algorithm.hyper["sigma_end"]
-    expected = end + (first - end) * (1 - 1 / 1500) ** 1500
+    expected = end + (first - end) * (1 - 1 / 1500) ** T
     np.testing.assert_allclose(state.learner.hyper["sigma"], expected, rtol=1e-3)
 
 
@@ -218,6 +225,6 @@ def test_what_does_not_fit_together_is_refused(chosen, message):
 
 
 def test_many_states_are_fitted_by_squares_alone():
-    small, large = (models.response(2, 2, 3, d_x).init() for d_x in (3, 60))
+    small, large = (jax.eval_shape(models.response(2, 2, 3, d_x).init) for d_x in (3, 60))
     assert small.cost.theta.shape == (1, 21)  # pairs of 1, x, v
     assert large.cost.theta.shape == (1, 2 * 62 + 1)

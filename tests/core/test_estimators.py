@@ -23,7 +23,7 @@ import windward as ww
 from windward.core import estimators, parametrisations, policies
 from windward.types import Local
 
-from .drive import quick_jit, step
+from .drive import step
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -88,7 +88,7 @@ def program(algorithm_name, d_u, d_w, map_name="linear"):
             x = jnp.asarray(A) @ x + B @ u + jnp.asarray(W_3)
         return info.gradient
 
-    return algorithm, quick_jit(jax.vmap(one, (None, None, 0)))
+    return algorithm, jax.jit(jax.vmap(one, (None, None, 0)))
 
 
 def flat(tree):
@@ -371,7 +371,7 @@ def test_softmax_mean_is_the_gradient_of_the_expected_cost(preset):
     sequences = list(product(range(3), repeat=2))
     M = M_linear(3, 2)
 
-    @quick_jit
+    @jax.jit
     @jax.vmap
     def estimate(u_3, u_4, x_4, c):
         zeros = jnp.zeros((1, 3))

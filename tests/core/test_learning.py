@@ -8,9 +8,7 @@ import scipy.stats
 
 import windward as ww
 
-from .drive import quick_jit, step
-
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
+from .drive import step
 
 HELD_OUT = list(range(100, 108))  # η and σ were chosen on seeds 0 to 15
 
@@ -63,7 +61,7 @@ def test_discrete_actions_learn_to_answer_the_disturbance():
     # M the base policy tosses a coin, whatever it does.
     algorithm = ww.dmf_gpc(2, 1, h=2, eta=0.05, signal="w")
 
-    @quick_jit
+    @jax.jit
     @jax.vmap
     def run(key):
         signs = jax.random.rademacher(jax.random.fold_in(key, 0), (1501,), dtype=float)

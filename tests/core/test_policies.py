@@ -10,7 +10,7 @@ import windward as ww
 from windward.core import parametrisations, policies
 from windward.types import Plan
 
-from .drive import compiled, play, quick_jit, step
+from .drive import compiled, on_host, play, step
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -22,7 +22,8 @@ def linear_by_hand(M, window):
 
 
 def mlp_by_hand(M, window):
-    hidden = jnp.tanh(M["W1"] @ jnp.concatenate([window[0], window[1]]) + M["b1"])
+    xp = jnp if isinstance(M["W1"], jax.Array) else np
+    hidden = xp.tanh(M["W1"] @ np.concatenate([window[0], window[1]]) + M["b1"])
     return M["W2"] @ hidden + M["b2"]
 
 
@@ -33,32 +34,32 @@ MAPS = {
 }
 
 
-def random_like(tree, seed):
-    """A tree of the same shapes, filled with normal numbers."""
-    leaves, structure = jax.tree.flatten(tree)
+def random_like(pi, seed):
+    """Parameters of a map, filled with normal numbers."""
+    leaves, structure = jax.tree.flatten(jax.eval_shape(pi.init))
     rng = np.random.default_rng(seed)
-    return structure.unflatten([jnp.asarray(rng.normal(size=leaf.shape)) for leaf in leaves])
+    return structure.unflatten([rng.normal(size=leaf.shape) for leaf in leaves])
 
 
 def windows_and_weights(seed, lags=3):
     rng = np.random.default_rng(seed)
-    return jnp.asarray(rng.normal(size=(lags, H, D_W))), jnp.asarray(rng.normal(size=lags))
+    return rng.normal(size=(lags, H, D_W)), rng.normal(size=lags)
 
 
 def one_step(u, logits):
     """What a policy sees of a step: one environment, no leading axis."""
-    return step([0.0])._replace(u=jnp.array(u), aux={"logits": logits})
+    return step([0.0])._replace(u=np.array(u), aux={"logits": logits})
 
 
 def draws_of(algorithm, seed):
     """20 000 draws of the exploration noise, with the library's own sampler."""
-    units = algorithm.unit(jax.random.key(seed), 20_000)
+    units = jax.jit(algorithm.unit, static_argnums=1)(jax.random.key(seed), 20_000)
     return np.asarray(compiled(algorithm.init)(algorithm.hyper, units)[1].draw)
 
 
 def trees_close(got, wanted):
     assert jax.tree.structure(got) == jax.tree.structure(wanted)
-    assert max(float(jnp.abs(leaf).max()) for leaf in jax.tree.leaves(wanted)) > 0.1
+    assert max(np.abs(leaf).max() for leaf in jax.tree.leaves(wanted)) > 0.1
     for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12)
 
@@ -67,12 +68,13 @@ def trees_close(got, wanted):
 def test_parametrisations(map_name):
     make, by_hand = MAPS[map_name]
     pi, (windows, _) = make(), windows_and_weights(0)
-    M = random_like(pi.init(), seed=1)
-    np.testing.assert_allclose(pi.apply(M, windows[0]), by_hand(M, windows[0]), rtol=1e-12)
+    start, apply = jax.jit(pi.init)(), jax.jit(pi.apply)
+    M = random_like(pi, seed=1)
+    np.testing.assert_allclose(apply(M, windows[0]), by_hand(M, windows[0]), rtol=1e-12)
     # At the start there is no correction (deviation 10), but the mlp can already learn.
-    np.testing.assert_array_equal(pi.apply(pi.init(), windows[0]), np.zeros(D_U))
-    slope = quick_jit(jax.jacobian(pi.apply))(pi.init(), windows[0])
-    assert any(jnp.abs(leaf).max() > 0 for leaf in jax.tree.leaves(slope))
+    np.testing.assert_array_equal(apply(start, windows[0]), np.zeros(D_U))
+    slope = jax.jit(jax.jacobian(pi.apply))(start, windows[0])
+    assert any(np.abs(leaf).max() > 0 for leaf in jax.tree.leaves(slope))
 
 
 SIGMAS = {
@@ -86,40 +88,40 @@ SIGMAS = {
 def test_gaussian_score_is_the_gradient_of_the_log_density(map_name, Sigma):
     make, by_hand = MAPS[map_name]
     pi, (windows, weights) = make(), windows_and_weights(2)
-    M, sigma = random_like(pi.init(), seed=3), 0.7
-    hyper = {"sigma": jnp.asarray(sigma)}
+    M, sigma = random_like(pi, seed=3), 0.7
+    hyper = {"sigma": np.asarray(sigma)}
     if SIGMAS[Sigma] is not None:
-        hyper["Sigma"] = jnp.asarray(SIGMAS[Sigma])
+        hyper["Sigma"] = SIGMAS[Sigma]
     covariance = sigma**2 * (np.eye(D_U) if SIGMAS[Sigma] is None else SIGMAS[Sigma])
     policy = policies.action_noise(pi, D_U, policies.gaussian())
-    units = jnp.asarray(np.random.default_rng(4).normal(size=(3, D_U)))
+    units = np.random.default_rng(4).normal(size=(3, D_U))
 
-    n = jnp.stack([policy.plan(M, w, z, hyper).draw for w, z in zip(windows, units, strict=True)])
+    plan = jax.jit(policy.plan)
+    n = np.stack([plan(M, w, z, hyper).draw for w, z in zip(windows, units, strict=True)])
     # z is standard normal exactly when nᵀ covariance⁻¹ n is zᵀz.
     mahalanobis = np.einsum("ia,ab,ib->i", n, np.linalg.inv(covariance), n)
-    np.testing.assert_allclose(mahalanobis, np.sum(np.asarray(units) ** 2, axis=1), rtol=1e-10)
+    np.testing.assert_allclose(mahalanobis, np.sum(units**2, axis=1), rtol=1e-10)
 
     played = [by_hand(M, w) + noise for w, noise in zip(windows, n, strict=True)]
 
     def log_likelihood(M):
         return sum(
-            weight
-            * jax.scipy.stats.multivariate_normal.logpdf(u, by_hand(M, w), jnp.asarray(covariance))
+            weight * jax.scipy.stats.multivariate_normal.logpdf(u, by_hand(M, w), covariance)
             for weight, u, w in zip(weights, played, windows, strict=True)
         )
 
     trees_close(
-        quick_jit(policy.score)(M, n, windows, weights, hyper),
-        quick_jit(jax.grad(log_likelihood))(M),
+        jax.jit(policy.score)(M, n, windows, weights, hyper),
+        jax.jit(jax.grad(log_likelihood))(M),
     )
 
     # action_score is the same gradient in the mean of the action, for PD1.
     def in_the_mean(mean):
-        return jax.scipy.stats.multivariate_normal.logpdf(played[0], mean, jnp.asarray(covariance))
+        return jax.scipy.stats.multivariate_normal.logpdf(played[0], mean, covariance)
 
     trees_close(
-        policy.action_score(M, windows[0], units[0], None, hyper),
-        quick_jit(jax.grad(in_the_mean))(by_hand(M, windows[0])),
+        jax.jit(policy.action_score)(M, windows[0], units[0], None, hyper),
+        jax.jit(jax.grad(in_the_mean))(by_hand(M, windows[0])),
     )
 
 
@@ -129,16 +131,16 @@ def test_softmax_score_is_the_gradient_of_the_log_probability(map_name, score_at
     make, by_hand = MAPS[map_name]
     pi, (windows, weights) = make(), windows_and_weights(5)
     policy = policies.softmax(pi, D_U, score_at=score_at)
-    drew = [random_like(pi.init(), seed=s) for s in (6, 7, 8)]  # M moves between the steps
-    now = random_like(pi.init(), seed=9)
-    logits = jnp.asarray(np.random.default_rng(10).normal(size=(3, D_U)))
+    drew = [random_like(pi, seed=s) for s in (6, 7, 8)]  # M moves between the steps
+    now = random_like(pi, seed=9)
+    logits = np.random.default_rng(10).normal(size=(3, D_U))
     actions = [2, 0, 1]
-    record = quick_jit(policy.record)
+    record = jax.jit(policy.record)
     records = [
-        record(M, w, jnp.zeros(D_U), one_step(u, row), {})
+        record(M, w, np.zeros(D_U), one_step(u, row), {})
         for M, w, u, row in zip(drew, windows, actions, logits, strict=True)
     ]
-    records = jax.tree.map(lambda *leaves: jnp.stack(leaves), *records)
+    records = jax.tree.map(lambda *leaves: np.stack(leaves), *records)
 
     def log_probability(Ms):
         each = [
@@ -147,44 +149,45 @@ def test_softmax_score_is_the_gradient_of_the_log_probability(map_name, score_at
         return weights @ jnp.stack(each)
 
     # The gradient in an M of each step's own, summed.
-    slopes = quick_jit(jax.grad(log_probability))(drew if score_at == "drawn" else [now] * 3)
-    wanted = jax.tree.map(lambda *leaves: sum(leaves), *slopes)
-    trees_close(quick_jit(policy.score)(now, records, windows, weights, {}), wanted)
+    slopes = jax.jit(jax.grad(log_probability))(drew if score_at == "drawn" else [now] * 3)
+    wanted = jax.tree.map(lambda *leaves: sum(map(np.asarray, leaves)), *slopes)
+    trees_close(jax.jit(policy.score)(now, records, windows, weights, {}), wanted)
 
 
 @pytest.mark.parametrize("score_at", ["drawn", "current"])
 def test_softmax_scores_of_an_ended_episode_are_zero(score_at):
     pi, (windows, weights) = ww.mlp(4)(H, D_U, D_W), windows_and_weights(5)
     policy = policies.softmax(pi, D_U, score_at=score_at)
-    M = random_like(pi.init(), seed=6)
-    record = policy.record(M, windows[0], jnp.zeros(D_U), one_step(1, jnp.ones(D_U)), {})
-    blank = jax.tree.map(lambda leaf: jnp.zeros((3, *leaf.shape)), record)
-    score = policy.score(M, blank, windows, weights, {})
-    assert all(jnp.all(leaf == 0) for leaf in jax.tree.leaves(score))
+    M = random_like(pi, seed=6)
+    seen = one_step(1, np.ones(D_U))
+    record = jax.eval_shape(policy.record, M, windows[0], np.zeros(D_U), seen, {})
+    blank = jax.tree.map(lambda leaf: np.zeros((3, *leaf.shape), leaf.dtype), record)
+    score = jax.jit(policy.score)(M, blank, windows, weights, {})
+    assert all((np.asarray(leaf) == 0).all() for leaf in jax.tree.leaves(score))
 
 
 def test_parameter_noise_plays_the_perturbed_map_and_scores_its_draw():
     # Whatever the map, u - base is π(window | M + δε); the score is (dim M/δ) Σ weights ε.
     pi, (windows, weights) = ww.mlp(4)(H, D_U, D_W), windows_and_weights(11)
-    M = random_like(pi.init(), seed=12)
+    M = random_like(pi, seed=12)
     size = 4 * H * D_W + 4 + D_U * 4 + D_U
-    policy, hyper = policies.parameter_noise(pi, size), {"delta": jnp.asarray(0.3)}
+    policy, hyper = policies.parameter_noise(pi, size), {"delta": np.asarray(0.3)}
     unit = np.random.default_rng(13).normal(size=size)
-    epsilon = policy.record(M, windows[0], jnp.asarray(unit), None, hyper)
+    epsilon = on_host(jax.jit(policy.record)(M, windows[0], unit, None, hyper))
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(epsilon)])
     np.testing.assert_allclose(flat, unit / np.linalg.norm(unit), rtol=1e-12)
 
-    plan = policy.plan(M, windows[0], jnp.asarray(unit), hyper)
+    plan = on_host(jax.jit(policy.plan)(M, windows[0], unit, hyper))
     perturbed = jax.tree.map(lambda m, e: m + 0.3 * e, M, epsilon)
     np.testing.assert_allclose(plan.correction, mlp_by_hand(M, windows[0]), rtol=1e-12)
     np.testing.assert_allclose(
         plan.correction + plan.draw, mlp_by_hand(perturbed, windows[0]), rtol=1e-12
     )
 
-    three = jax.tree.map(lambda e: jnp.stack([e, 2 * e, -e]), epsilon)
+    three = jax.tree.map(lambda e: np.stack([e, 2 * e, -e]), epsilon)
     total = float(weights[0] + 2 * weights[1] - weights[2])
     trees_close(
-        policy.score(M, three, windows, weights, hyper),
+        jax.jit(policy.score)(M, three, windows, weights, hyper),
         jax.tree.map(lambda e: size / 0.3 * total * e, epsilon),
     )
 
@@ -234,11 +237,11 @@ def test_sigma_zero_explores_nothing_scores_zero_and_keeps_M():
 def test_gumbel_argmax_draws_the_softmax():
     pi = parametrisations.linear(1, 4, 1)
     policy = policies.softmax(pi, 4, score_at="drawn")
-    M, window = jnp.array([1.0, -1.0, 0.5, 0.0]).reshape(1, 4, 1), jnp.array([[0.8]])
+    M, window = np.array([1.0, -1.0, 0.5, 0.0]).reshape(1, 4, 1), np.array([[0.8]])
     logits, N = np.array([0.1, 0.9, -0.4, 0.2]), 40_000
     units = policy.unit_sampler(jax.random.key(2), (N, *policy.unit_shape))
-    plan = jax.vmap(lambda unit: policy.plan(M, window, unit, {}))(units)
-    actions = np.asarray(policy.apply(plan, logits))
+    plan = jax.jit(jax.vmap(lambda unit: policy.plan(M, window, unit, {})))(units)
+    actions = np.asarray(policy.apply(on_host(plan), logits))
     scores = np.exp(logits + 0.8 * np.array([1.0, -1.0, 0.5, 0.0]))
     counts = np.bincount(actions, minlength=4)
     # The p-value of a right sampler is uniform; a wrong one's is 0 at this N.

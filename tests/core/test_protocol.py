@@ -8,9 +8,7 @@ import pytest
 
 import windward as ww
 
-from .drive import GAMMA, act, compiled, draws, leaves_equal, quick_jit, rollout, start, world
-
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
+from .drive import GAMMA, act, compiled, draws, leaves_equal, rollout, start, world
 
 H, T, B = 2, 12, 3
 RATE = 1e-4  # small enough for the variance of PD1 in so few steps
@@ -52,6 +50,9 @@ def count_traces(algorithm):
     return algorithm._replace(observe=observe), traces
 
 
+one_step = jax.jit(world, static_argnums=0)
+
+
 def on_the_host(algorithm, observe, hyper, units):
     """The same run as `rollout`, step by step, actions made in NumPy."""
     state, plan = compiled(algorithm.init)(hyper, units[0])
@@ -59,7 +60,7 @@ def on_the_host(algorithm, observe, hyper, units):
     for t, unit in enumerate(units[1:]):
         u = act(algorithm, jax.tree.map(np.asarray, plan), x)
         assert isinstance(u, np.ndarray)
-        tr = world(algorithm.needs, jnp.asarray(x), jnp.asarray(u), t)
+        tr = one_step(algorithm.needs, x, u, t)
         state, plan, info = observe(state, tr, unit)
         ended = np.asarray(tr.terminated | tr.truncated)[:, None]
         x = np.where(ended, start(B), tr.x_next)
@@ -82,7 +83,7 @@ def test_protocol(name):
         program_traces.append(1)
         return rollout(algorithm, hyper, units)
 
-    program = quick_jit(jax.vmap(run, (axes, 0)))
+    program = jax.jit(jax.vmap(run, (axes, 0)))
     state, (plans, infos, costs) = program(hyper, units)
 
     # It runs: finite, of the right shapes, every step accepted.
@@ -111,7 +112,7 @@ def test_protocol(name):
 
     # A scan over vmapped seeds equals a host loop, and observe is traced once.
     counted, traces = count_traces(algorithm)
-    observe = quick_jit(counted.observe)
+    observe = jax.jit(counted.observe)
     alone = on_the_host(algorithm, observe, {**hyper, "eta": RATE}, units[0])
     together = jax.tree.map(lambda leaf: leaf[0], (state, plans, infos))
     for a, b in zip(jax.tree.leaves(alone), jax.tree.leaves(together), strict=True):
@@ -188,7 +189,7 @@ OPTIONS = {
 def test_options_run_in_a_scan(option):
     algorithm = make("mf_gpc w", eta=1e-2, **OPTIONS[option])
     units = draws(algorithm, jax.random.key(1), T, B)
-    after, out = quick_jit(lambda units: rollout(algorithm, algorithm.hyper, units))(units)
+    after, out = jax.jit(lambda units: rollout(algorithm, algorithm.hyper, units))(units)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves((after, out)))
     before, _ = compiled(algorithm.init)(algorithm.hyper, units[0])
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before.learner.M, after.learner.M)

@@ -3,11 +3,13 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from windward.core import regression
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
+from .drive import on_host
+
+fit_step = jax.jit(regression.fit_step)
+fit_init = jax.jit(regression.fit_init, static_argnums=(0, 1))
 
 
 def fitted(X, Y, prior=1.0, forget=0.0):
@@ -16,17 +18,15 @@ def fitted(X, Y, prior=1.0, forget=0.0):
     def step(fit, row):
         return regression.fit_step(fit, *row, jnp.ones(X.shape[1]), prior, forget), None
 
-    start = regression.fit_init(X.shape[1], Y.shape[1], prior)
-    return jax.jit(lambda X, Y: jax.lax.scan(step, start, (X, Y))[0])(
-        jnp.asarray(X, jnp.float32), jnp.asarray(Y, jnp.float32)
-    )
+    def run(X, Y):
+        return jax.lax.scan(step, regression.fit_init(X.shape[1], Y.shape[1], prior), (X, Y))[0]
+
+    return on_host(jax.jit(run)(np.float32(X), np.float32(Y)))
 
 
 def test_first_step_by_hand():
     # P = 2I, f = (1, 2): Pf = (2, 4), 1 + fᵀPf = 11; θ = 3·(2, 4)/11, P = 2I - (2, 4)(2, 4)ᵀ/11.
-    fit = regression.fit_step(
-        regression.fit_init(2, 1, 2.0), jnp.array([1.0, 2.0]), jnp.array([3.0]), jnp.ones(2), 9.0, 0
-    )
+    fit = fit_step(fit_init(2, 1, 2.0), np.array([1.0, 2.0]), np.array([3.0]), np.ones(2), 9.0, 0)
     np.testing.assert_allclose(fit.theta, [[6 / 11, 12 / 11]], rtol=1e-6)
     np.testing.assert_allclose(fit.P, [[2 - 4 / 11, -8 / 11], [-8 / 11, 2 - 16 / 11]], rtol=1e-5)
 
@@ -50,10 +50,10 @@ def test_recovers_a_linear_function():
 def test_a_changed_unit_changes_no_prediction():
     rng = np.random.default_rng(2)
     fit = fitted(rng.normal(size=(50, 3)), rng.normal(size=(50, 1)), prior=1.0)
-    f, grown = jnp.array([0.3, -1.0, 2.0]), jnp.array([2.0, 0.5, 1.0])
+    f, grown = np.array([0.3, -1.0, 2.0]), np.array([2.0, 0.5, 1.0])
     # The same numbers in other units: smaller by `grown`.
-    same = regression.fit_step(fit, f, jnp.array([1.0]), jnp.ones(3), 1e6, 0.0)
-    other = regression.fit_step(fit, f / grown, jnp.array([1.0]), grown, 1e6, 0.0)
+    same = fit_step(fit, f, np.array([1.0]), np.ones(3), 1e6, 0.0)
+    other = fit_step(fit, f / grown, np.array([1.0]), grown, 1e6, 0.0)
     np.testing.assert_allclose(other.theta / grown, same.theta, rtol=1e-5)
     np.testing.assert_allclose(other.P / (grown[:, None] * grown), same.P, rtol=1e-4, atol=1e-7)
 
@@ -68,12 +68,12 @@ def test_constant_input_leaves_everything_finite_and_bounded():
 
 
 def test_non_finite_steps_change_nothing():
-    fit = regression.fit_init(2, 1, 1.0)
+    fit = fit_init(2, 1, 1.0)
     for f, y in (([np.nan, 1.0], 1.0), ([1.0, 1.0], np.inf)):
-        after = regression.fit_step(fit, jnp.array(f), jnp.array([y]), jnp.ones(2), 1.0)
+        after = fit_step(fit, np.array(f), np.array([y]), np.ones(2), 1.0)
         np.testing.assert_array_equal(after.theta, fit.theta)
         np.testing.assert_array_equal(after.P, fit.P)
-    huge = regression.fit_step(fit, jnp.full(2, 1e30), jnp.array([1.0]), jnp.ones(2), 1.0)
+    huge = fit_step(fit, np.full(2, 1e30), np.array([1.0]), np.ones(2), 1.0)
     assert np.isfinite(huge.P).all()
     assert np.isfinite(huge.theta).all()
 
@@ -89,18 +89,18 @@ def test_quadratic_features_and_matrix_agree():
     assert some.n == 9
     for products in (full, some):
         theta = rng.normal(size=products.n)
-        Theta = np.asarray(products.matrix(jnp.asarray(theta)))
+        Theta = np.asarray(jax.jit(products.matrix)(theta))
         np.testing.assert_allclose(Theta, Theta.T)
         np.testing.assert_allclose(
-            z @ Theta @ z, theta @ np.asarray(products.features(jnp.asarray(z))), rtol=1e-5
+            z @ Theta @ z, theta @ np.asarray(jax.jit(products.features)(z)), rtol=1e-5
         )
-    assert np.asarray(some.matrix(jnp.ones(9)))[3, 1] == 0
+    assert np.asarray(jax.jit(some.matrix)(np.ones(9)))[3, 1] == 0
 
 
 def test_sizes_are_mean_squares_and_a_zero_entry_is_not_blown_up():
-    sizes = regression.sizes_init(2)
+    sizes, sizes_step = regression.sizes_init(2), jax.jit(regression.sizes_step)
     for value in (3.0, 4.0):
-        sizes, rms, grown = regression.sizes_step(sizes, jnp.array([value, 0.0]))
+        sizes, rms, grown = sizes_step(sizes, np.array([value, 0.0]))
     np.testing.assert_allclose(rms[0], np.sqrt(12.5), rtol=1e-6)
     np.testing.assert_allclose(grown[0], np.sqrt(12.5) / 3, rtol=1e-6)
     assert rms[1] >= 1e-4 * rms[0] * 0.99
@@ -114,15 +114,16 @@ def test_components_of_a_sinusoid_hold_all_of_its_window():
         spectrum, y = regression.spectrum_step(spectrum, window)
         return spectrum, jnp.sum(window**2) - jnp.sum(y**2)
 
-    start = regression.spectrum_init(8, 2)
-    spectrum, left = jax.jit(lambda s, w: jax.lax.scan(step, s, w))(
-        start, jnp.asarray(windows, jnp.float32)
-    )
+    def run(windows):
+        return jax.lax.scan(step, regression.spectrum_init(8, 2), windows)
+
+    spectrum, left = on_host(jax.jit(run)(np.float32(windows)))
     assert np.abs(left[-100:]).max() < 0.05 * (windows**2).sum(1).max()
     np.testing.assert_allclose(spectrum.V.T @ spectrum.V, np.eye(2), atol=1e-4)
 
 
 def test_components_of_zeros_stay_finite():
-    spectrum, y = regression.spectrum_step(regression.spectrum_init(6, 3), jnp.zeros(6))
+    one = jax.jit(lambda window: regression.spectrum_step(regression.spectrum_init(6, 3), window))
+    spectrum, y = one(np.zeros(6))
     assert np.isfinite(spectrum.V).all()
     assert (np.asarray(y) == 0).all()

@@ -13,7 +13,7 @@ from windward.linear.costs import quadratic_cost
 
 from . import reference
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling", "x64")
+pytestmark = pytest.mark.usefixtures("x64")
 
 A = np.array([[0.5, 0.2], [0.0, 0.4]])
 B = np.array([[0.3], [0.8]])
@@ -132,18 +132,23 @@ def smooth(x, u):
 def drive(algorithm, hyper, units, w, cost):
     """Steps an algorithm by hand: the cost at each step, and the sum of its gradients."""
     flag = jnp.zeros((1,), bool)
-    state, plan = algorithm.init(hyper, units[0][None])
-    x, costs, total = jnp.zeros(2), [], 0.0
-    for t in range(len(w)):
+
+    def advance(carry, now):
+        x, state, plan = carry
+        w, unit = now
         u = algorithm.apply(plan, jnp.zeros((1, 1)))[0]
-        costs.append(cost(x, u))
-        x_next = A @ x + B @ u + w[t]
+        c = cost(x, u)
+        x_next = A @ x + B @ u + w
         step = ww.Transition(
-            x[None], u[None], costs[-1][None], x_next[None], {"w": w[t][None]}, flag, flag, ~flag
+            x[None], u[None], c[None], x_next[None], {"w": w[None]}, flag, flag, ~flag
         )
-        state, plan, info = algorithm.observe(state, step, units[(t + 1) % len(units)][None])
-        x, total = x_next, total + info.gradient
-    return jnp.stack(costs), total
+        state, plan, info = algorithm.observe(state, step, unit[None])
+        return (x_next, state, plan), (c, info.gradient)
+
+    start = (jnp.zeros(2), *algorithm.init(hyper, units[0][None]))
+    # The draw after the last step is never acted on.
+    _, (costs, gradients) = jax.lax.scan(advance, start, (w, jnp.roll(units, -1, axis=0)))
+    return costs, gradients.sum(0)
 
 
 @lru_cache

@@ -8,7 +8,7 @@ import windward as ww
 
 from . import reference
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling", "x64")
+pytestmark = pytest.mark.usefixtures("x64")
 
 T, H, SEED = 40, 3, 7
 Q = np.array([[1.0, 0.2, 0.0], [0.2, 2.0, 0.0], [0.0, 0.0, 0.5]])

@@ -10,8 +10,6 @@ import pytest
 
 import windward as ww
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 T, LAST = 3000, 1000
 Q, R = np.eye(2), np.eye(1)
 K = np.array([[0.42208244, 1.24392885]])  # LQR of the double integrator

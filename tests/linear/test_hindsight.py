@@ -12,8 +12,6 @@ import windward as ww
 
 from . import reference
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 Q = np.array([[1.0, 0.2, 0.0], [0.2, 2.0, 0.0], [0.0, 0.0, 0.5]])
 R = np.array([[0.7, 0.1], [0.1, 0.4]])
 T, H = 80, 3

@@ -26,6 +26,9 @@ def softplus(x, u, t):
     return jnp.sum(jnp.logaddexp(0, 2 * x)) + (1 + 0.1 * t) * jnp.sum(jnp.cosh(u))
 
 
+idealised_cost = jax.jit(ww.linear.idealised_cost, static_argnums=4)
+gradient = jax.jit(jax.grad(ww.linear.idealised_cost), static_argnums=4)
+
 COSTS = {"quadratic": quadratic_cost, "l1": with_time(l1), "smooth": with_time(softplus)}
 
 
@@ -55,10 +58,7 @@ def test_equals_a_run_from_a_zero_state(plant, plant_K, time_varying, t):
         "smooth": np.logaddexp(0, 2 * y).sum() + (1 + 0.1 * t) * np.cosh(u).sum(),
     }
     for name, expected in numbers.items():
-        got = ww.linear.idealised_cost(
-            jnp.asarray(M), jnp.asarray(history(t, H)), jnp.asarray(t),
-            jax.tree.map(jnp.asarray, hyper(system, plant_K)), COSTS[name],
-        )  # fmt: skip
+        got = idealised_cost(M, history(t, H), t, hyper(system, plant_K), COSTS[name])
         assert got == pytest.approx(expected, rel=1e-10), name
 
 
@@ -91,10 +91,7 @@ def test_corrected_transfer_matrices_give_the_idealised_state():
     u = reference.dac(M, np.stack([W[t - i] for i in range(1, H + 1)]))
     padded = np.concatenate([M, np.zeros((1, 2, 3))])
     data = {"A": A, "B": B, "K": K, "Q": Q, "R": R}
-    got = ww.linear.idealised_cost(
-        jnp.asarray(padded), jnp.asarray(history(t, H + 1)), jnp.asarray(t),
-        jax.tree.map(jnp.asarray, data), quadratic_cost,
-    )  # fmt: skip
+    got = idealised_cost(padded, history(t, H + 1), t, data, quadratic_cost)
     assert got == pytest.approx(y @ Q @ y + u @ R @ u, rel=1e-10)
     printed = sum(psi_as_printed(A, B, M, i, H) @ W[t - 1 - i] for i in range(2 * H + 1))
     assert np.abs(printed - y).max() > 0.1  # the printed indices miss the newest controls
@@ -102,19 +99,21 @@ def test_corrected_transfer_matrices_give_the_idealised_state():
 
 @pytest.mark.parametrize("name", COSTS)
 def test_convex_along_random_segments(plant, plant_K, name):
-    data = jax.tree.map(jnp.asarray, hyper(plant, plant_K))
-    w_hist = jnp.asarray(history(11, H))
+    data, w_hist = hyper(plant, plant_K), history(11, H)
 
     @jax.jit
     @jax.vmap
+    def each(M):
+        return idealised_cost(M, w_hist, 11, data, COSTS[name])
+
     def cost(M):
-        return ww.linear.idealised_cost(M, w_hist, jnp.asarray(11), data, COSTS[name])
+        return np.asarray(each(M))
 
     rng = np.random.default_rng(0)
     a, b = 2 * rng.normal(size=(2, 500, H, 2, 3))
     share = rng.uniform(size=(500, 1, 1, 1))
     chord = share.ravel() * cost(a) + (1 - share.ravel()) * cost(b)
-    slack = np.asarray(chord - cost(share * a + (1 - share) * b))
+    slack = chord - cost(share * a + (1 - share) * b)
     assert slack.min() > -1e-9 * np.abs(chord).max()
     assert slack.max() > 0.1  # and not merely affine
 
@@ -128,8 +127,5 @@ def test_gradient_equals_complex_steps(plant, plant_K, time_varying):
         y, u = reference.idealised(system.A, system.B, plant_K, M, W, t)
         return y @ Q @ y + u @ R @ u
 
-    got = jax.grad(ww.linear.idealised_cost)(
-        jnp.asarray(M), jnp.asarray(history(t, H)), jnp.asarray(t),
-        jax.tree.map(jnp.asarray, hyper(system, plant_K)), quadratic_cost,
-    )  # fmt: skip
+    got = gradient(M, history(t, H), t, hyper(system, plant_K), quadratic_cost)
     np.testing.assert_allclose(got, reference.complex_step(total, M), rtol=1e-9, atol=1e-9)

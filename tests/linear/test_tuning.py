@@ -7,8 +7,6 @@ import pytest
 
 import windward as ww
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 Q, R, K = np.eye(2), np.eye(1), np.array([[0.42208244, 1.24392885]])
 T = 400
 W = ww.linear.disturbances.sinusoid(T, 2)

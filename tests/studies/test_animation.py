@@ -21,8 +21,6 @@ from windward.studies.evaluation_episodes import Actor, begin
 from . import test_report_browser
 from .test_report_browser import CHROMIUM, NARROW, WIDE, chart, look
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 WIND = ("uniform:bound=0.2", "qvel")
 SMALL: dict[str, Any] = {"seeds": 2, "episodes": 3, "max_steps": 12, "eta": 1e-3}
 CART = Body("cart", 0.04, 0.6, 1.0, 0.2)

@@ -10,8 +10,6 @@ from rich.console import Console
 import windward as ww
 from windward.studies import dimension
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 def test_the_problem_is_the_same_in_every_dimension() -> None:
     costs, bests = [], []

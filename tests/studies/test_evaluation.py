@@ -28,8 +28,6 @@ from windward.studies.evaluation_numbers import (
 )
 from windward.studies.statistics import Interval
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 PENDULUM = ("shipped", "Pendulum-v1", "uniform:bound=0.2", "qvel")
 CARTPOLE = ("shipped", "CartPole-v1", "uniform:bound=0.1", "qvel")
 SMALL: dict[str, Any] = {"seeds": 2, "episodes": 3, "max_steps": 12}

@@ -13,8 +13,6 @@ from windward.agents import D4PG
 from windward.studies.evaluation import Evaluation, evaluate
 from windward.studies.loading import class_of, load_model, logits_for, make_env
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 WIND = ("uniform:bound=0.1", "qvel")
 
 

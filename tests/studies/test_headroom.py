@@ -25,8 +25,6 @@ from windward.studies.headroom_page import terminal
 from windward.studies.headroom_worlds import World
 from windward.studies.loading import load_model
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 RESULTS = Path(__file__).parents[2] / "results" / "headroom"
 BIAS, CALM = "pendulum-bias", "pendulum-calm"
 

@@ -9,8 +9,6 @@ from rich.console import Console
 
 from windward.studies import headroom_linear as study
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 def test_writes_what_it_reports(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch

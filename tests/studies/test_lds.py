@@ -10,10 +10,13 @@ from rich.console import Console
 
 from windward.studies import lds
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
 
-
-def test_lds_low_writes_what_it_reports(tmp_path: Path, console: Console) -> None:
+def test_lds_low_writes_what_it_reports(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each method is a program of its own to compile; what is written is the same for all.
+    every, chosen = lds.methods, ("LQR", "GPC", "Bandit GPC", "MF-GPC, PD3")
+    monkeypatch.setattr(lds, "methods", lambda p, h: {name: every(p, h)[name] for name in chosen})
     settings = lds.LdsLow(
         T=600, last=100, tune_periods=(32.0,), report_periods=(40.0,), tune_seeds=1,
         report_seeds=2, out=tmp_path,
@@ -21,7 +24,8 @@ def test_lds_low_writes_what_it_reports(tmp_path: Path, console: Console) -> Non
     summary = lds.run(settings, console)
     with (tmp_path / "runs.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == len(summary["headroom"]) * 2
+    assert list(summary["headroom"]) == list(chosen)
+    assert len(rows) == len(chosen) * 2
     for name, reported in summary["headroom"].items():
         mine = [float(row["headroom"]) for row in rows if row["method"] == name]
         np.testing.assert_allclose(np.mean(mine), reported["mean"], rtol=1e-5, atol=1e-5)
@@ -30,6 +34,12 @@ def test_lds_low_writes_what_it_reports(tmp_path: Path, console: Console) -> Non
     assert summary["headroom"]["GPC"]["mean"] > 0.7
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "summary.json").read_text())["command"].startswith("windward")
+
+
+def test_every_method_can_be_made_from_its_grid() -> None:
+    for name, method in lds.methods(lds.double_integrator(), h=5).items():
+        algorithm = method.make(**method.grid)
+        assert set(algorithm.grid) >= set(method.grid), name
 
 
 def test_tuning_and_report_share_no_wind_and_no_seed() -> None:

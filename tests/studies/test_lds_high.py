@@ -15,8 +15,6 @@ from windward.studies.headroom_linear import problem
 from windward.studies.lds_high import LdsHigh
 from windward.studies.lds_high_report import BEST, LQR, METHODS, Result
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 def test_bpc_and_bandit_gpc_are_tuned_over_the_same_grid_on_the_same_seeds() -> None:
     grids = lds_high.grids(problem(10, 5, 500), 5)

@@ -18,8 +18,6 @@ from windward.cli import main
 from windward.studies import curves, learning
 from windward.studies.learning import Learning
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 SMALL = Settings(
     widths=(8,), batch_size=16, min_replay=16, replay_size=1000, samples_per_insert=2, segment=120
 )

@@ -18,14 +18,12 @@ from rich.console import Console
 
 from windward.atomic import write_rows
 from windward.cli import main
-from windward.studies import catalogue, groups, robust_training, store, trainings
+from windward.studies import catalogue, groups, planning, robust_training, store, trainings
 from windward.studies.catalogue import ENTRIES
 from windward.studies.conducting import SHOWN, size_of
 from windward.studies.execution import Execution
 from windward.studies.robust_training import RobustTraining
 from windward.studies.smoothing import on_grid
-
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
 
 THREE, ALONE = (0.15, 0.2, 0.25), (0.15,)
 FIVE, PD1 = (0.1, 0.15, 0.2, 0.25, 0.3), (0.1, 0.15, 0.2)
@@ -165,7 +163,7 @@ def _study(folder: Path, **changes: Any) -> RobustTraining:
     how = Execution(runs=folder / "runs", jobs=1)
     return replace(
         default, scale="smoke", base_sigmas=(0.2,), out=folder / "out", how=how,
-        **({"sigmas": (0.1, 0.3)} | changes),
+        **({"sigmas": (0.1, 0.3), "steps": 200, "tune_steps": 100} | changes),
     )  # fmt: skip
 
 
@@ -196,7 +194,7 @@ def test_it_writes_what_it_reports(done: Path) -> None:
             mine = [
                 r for r in rows if (r["group"], r["seed"]) == (group["group"], str(run["seed"]))
             ]
-            assert [int(row["steps"]) for row in mine] == [100, 200, 300, 400]
+            assert [int(row["steps"]) for row in mine] == [100, 200]
             assert float(mine[-1]["eval_return"]) == pytest.approx(run["final_return"], rel=1e-4)
             assert run["finished"]
         assert [run["seed"] for run in group["runs"]] == [100, 101]
@@ -245,13 +243,13 @@ def test_more_steps_go_on_and_a_failing_seed_leaves_the_rest(
         return train(task)
 
     monkeypatch.setattr(trainings, "train", some_fail)
-    longer = _study(done, steps=500, drop_worst=1)
+    longer = _study(done, steps=300, drop_worst=1)
     with pytest.raises(ValueError, match=r"(?s)1 of 6 runs failed.*RuntimeError: the simulator is"):
         catalogue.run(longer, console)
     summary = _summary(done)
     base, ours = summary["groups"]
-    assert [run["steps"] for run in base["runs"]] == [500, 500]
-    assert [run["steps"] for run in ours["runs"]] == [500, 400]
+    assert [run["steps"] for run in base["runs"]] == [300, 300]
+    assert [run["steps"] for run in ours["runs"]] == [300, 200]
     assert [run["finished"] for run in ours["runs"]] == [True, False]
     page = (done / "out" / "report.html").read_text()
     assert "the simulator is gone" in page
@@ -291,9 +289,32 @@ def test_a_plan_says_what_it_costs_and_does_nothing(
     assert "core-hours" in out
     assert "15,000,000" in out
     # 1e6 transitions of Ant-v5: 4 bytes of 2·105 + 8 + 2 numbers, and the process.
-    need = (4 * 1e6 * 220 + 700 * 2**20) / 2**30
+    need = (4 * 1e6 * 220 + planning.PROCESS) / 2**30
     assert f"{need:.1f} GiB of memory each" in out
     assert not list(tmp_path.iterdir())
+
+
+def test_the_costs_in_the_docs_are_those_that_a_plan_computes(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "studies.md").read_text()
+    total, seen = 0.0, set()
+    for name, entry in ENTRIES.items():
+        settings = replace(entry.default, scale="paper")
+        made = robust_training.make_groups(settings, size_of(settings, entry))
+        hours = {True: 0.0, False: 0.0}
+        every = [run for group in made for run in (*group.judged, *group.shown)]
+        for group in made:
+            for run in (*group.judged, *group.shown):
+                mine = run.goal / planning.speed(run, tmp_path, [])[0] / 3600
+                hours[group.method == "baseline"] += mine
+                total += 0.0 if run.name in seen else mine
+                seen.add(run.name)
+        memory = max(planning.memory(run) for run in every) / 2**30
+        row = (
+            f"| `{name}` | {len(every)} | {hours[True]:.0f} | {hours[False]:.0f} | "
+            f"{memory:.1f} GiB |"
+        )
+        assert row in page
+    assert f"are {total:,.0f} core-hours" in page
 
 
 @pytest.mark.parametrize(

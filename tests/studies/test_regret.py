@@ -7,8 +7,6 @@ from rich.console import Console
 
 from windward.studies import regret
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 @pytest.mark.slow
 def test_regret_rate_uses_the_theorems_rates(

@@ -15,8 +15,6 @@ from windward.studies.conducting import size_of
 from windward.studies.execution import Execution
 from windward.studies.tune import Tune
 
-pytestmark = pytest.mark.usefixtures("cheap_compiling")
-
 
 def _tuning(folder: Path) -> Tune:
     how = Execution(runs=folder / "runs")
