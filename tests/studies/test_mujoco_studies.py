@@ -8,17 +8,27 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import scipy.stats
 from rich.console import Console
 
 from windward.atomic import write_rows
 from windward.cli import main
-from windward.studies import catalogue, groups, planning, robust_training, store, trainings
+from windward.studies import (
+    catalogue,
+    groups,
+    planning,
+    robust_training,
+    store,
+    training_report,
+    trainings,
+)
 from windward.studies.catalogue import ENTRIES
 from windward.studies.conducting import SHOWN, size_of
 from windward.studies.execution import Execution
@@ -153,6 +163,12 @@ def test_numbers_and_differences_by_hand(tmp_path: Path) -> None:
     assert gap.low < 0 < gap.high
     sure = groups.difference(np.arange(100.0) + 500, np.arange(100.0))
     assert sure.low > 480
+    # Two runs of each tell next to nothing, whatever a bootstrap of them says: t of 1 to 2 degrees.
+    few = groups.difference(np.array([10.0, 12.0]), np.array([5.0, 8.0]))
+    expected = scipy.stats.ttest_ind([10, 12], [5, 8], equal_var=False).confidence_interval()
+    assert (few.low, few.high) == pytest.approx(tuple(expected))
+    assert few.low < 0
+    assert groups.difference(np.full(3, 2.0), np.full(3, 1.0)) == (1.0, 1.0, 1.0)
 
 
 # End to end, at a size that takes seconds.
@@ -165,6 +181,14 @@ def _study(folder: Path, **changes: Any) -> RobustTraining:
         default, scale="smoke", base_sigmas=(0.2,), out=folder / "out", how=how,
         **({"sigmas": (0.1, 0.3), "steps": 200, "tune_steps": 100} | changes),
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _same_commit() -> Iterator[None]:
+    """Whoever commits while the tests run changes no page of theirs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_report, "commit", lambda: "a commit")
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -200,9 +224,8 @@ def test_it_writes_what_it_reports(done: Path) -> None:
         assert [run["seed"] for run in group["runs"]] == [100, 101]
     best = max(summary["scores"], key=summary["scores"].__getitem__)
     assert summary["chosen"] == {"baseline": "baseline, σ = 0.2", "MF-GPC PD3": best}
-    assert summary["command"].startswith(
-        "windward run pendulum-sine --scale smoke --base-sigmas 0.2"
-    )
+    flags = "--scale smoke --steps 200 --tune-steps 100 --base-sigmas 0.2 --sigmas 0.1 0.3 --out"
+    assert summary["command"].startswith(f"windward run pendulum-sine {flags}")
     page = (done / "out" / "report.html").read_text()
     assert "Interquartile mean" in page
     assert (done / "out" / "best.pdf").read_bytes().startswith(b"%PDF")

@@ -176,8 +176,7 @@ def run(settings: Compare, console: Console) -> None:
     out = prepare(settings.out or Path("out/compare") / short)
     sections: list[Section] = [
         Table("What they came to", ("", *names, "second - first"), lines,
-              "Of groups: mean final return; the difference with its 95 % bootstrap interval over "
-              "the runs of each side."),
+              "Of groups: mean final return; the difference with Welch's 95 % interval."),
         *_charts(settings.first, settings.second),
         Table("What differs in how they were made", ("", *names), changed),
         *(Text(f"Found in {name}", [str(each["found"])]) for name, each in

@@ -113,6 +113,7 @@ class Method:
 
 PAPER = (("eta", (1e-6, 1e-5, 1e-4, 1e-3)), ("sigma", (0.05, 0.2)))
 WIDTHS = (("bandwidth", (0.1, 0.3, 1.0)),)
+GAINS = (("gain", (1.0, 4.0, 12.0, 16.0)), ("bandwidth", (0.3, 1.0)))
 SCALES = (("scale", (0.2, 0.5)),)
 
 METHODS = {
@@ -132,7 +133,7 @@ METHODS = {
     "heavy": Method(partial(wrong, by=1 + WRONG), "simulator, mass and friction 30 % too large"),
     "light": Method(partial(wrong, by=1 - WRONG), "simulator, mass and friction 30 % too small"),
     "learned": Method(learned, "simulator learned from 10,000 calm steps", patience=3),
-    "observer": Method(partial(peer, kind=DisturbanceObserver), "simulator", WIDTHS),
+    "observer": Method(partial(peer, kind=DisturbanceObserver), "simulator", GAINS),
     "l1": Method(partial(peer, kind=L1Augmentation), "simulator", WIDTHS),
     "residual-policy": Method(partial(peer, kind=ResidualPolicy), "simulator", SCALES, patience=3),
 }  # fmt: skip

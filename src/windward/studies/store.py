@@ -25,6 +25,8 @@ from windward.studies import results
 from windward.studies.locks import Lock, Owner
 
 SETTINGS, CURVES, FINISHED, ERROR = "settings.json", "curves.csv", "finished.json", "error.txt"
+OF_CODE = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+"""warnings that tell of libraries, not of the run"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,7 +183,8 @@ def _work(run: Run, folder: Path, lock: Lock) -> None:
         warnings.simplefilter("default")
         pace = run.do(Task(run, folder, check))
     check()
-    done = Done(run.goal, pace, tuple(dict.fromkeys(str(each.message) for each in caught)))
+    told = (str(each.message) for each in caught if not issubclass(each.category, OF_CODE))
+    done = Done(run.goal, pace, tuple(dict.fromkeys(told)))
     write_text(folder / FINISHED, json.dumps(done._asdict(), indent=1) + "\n")
     (folder / ERROR).unlink(missing_ok=True)
 

@@ -91,8 +91,9 @@ def verdicts(found: Found, told: Mapping[str, Numbers]) -> list[str]:
         elif gap.high < 0:
             word = "lower"
         sentences.append(
-            f"Final return of {group.name} less that of {base.name}: {span(gap)} ({word}; "
-            f"{len(ours)} and {len(theirs)} seeds, {found.size.steps:,} {found.entry.x_label})."
+            f"Final return of {group.name} less that of {base.name}: {span(gap)} ({word}; Welch's "
+            f"interval, {len(ours)} and {len(theirs)} seeds, {found.size.steps:,} "
+            f"{found.entry.x_label})."
         )
     return sentences
 
