@@ -157,7 +157,7 @@ def test_seeds_are_those_of_the_scan():
 def test_algorithm_as_printed():
     """M by hand over short episodes: windows and noise end with them, M is kept."""
     plant = Plant(wind(T), length=7)
-    settings = {**SETTINGS, "projection": None}
+    settings = {**SETTINGS, "projection": None, "guard": False}
     env = ww.RobustWrapper(plant, true_w, seed=SEED, **settings)
     hand = HandMade(1, H, ETA, SIGMA, M0)
     x, _ = env.reset()

@@ -56,7 +56,8 @@ def fit_simulator(
     the error is: `.fit`, `.report()`, and a warning where it is too large to rely on.
 
     >>> import gymnasium as gym
-    >>> sim = fit_simulator("Pendulum-v1", lambda x: [-x[1]], steps=600, updates=500, widths=(16,))
+    >>> small = {"steps": 3000, "updates": 2000, "widths": (16,)}
+    >>> sim = fit_simulator("Pendulum-v1", lambda x: [-x[1]], **small)
     >>> sim.step([[1.0, 0.0, 0.0]], [[0.5]])[0].shape
     (1, 3)
     """
