@@ -1,12 +1,16 @@
 """The command line: help teaches, bad values end in one clear line, JSON is JSON."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from windward import envs
 from windward.cli import STUDIES, main
+from windward.studies import evaluation_report
+from windward.studies.evaluation import Evaluate
 
 
 @pytest.mark.parametrize(
@@ -28,15 +32,12 @@ def test_help(args: list[str], expected: str, capsys: pytest.CaptureFixture[str]
     assert expected in " ".join(capsys.readouterr().out.split())
 
 
-def test_list_names_every_study(capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_studies_disturbances_and_environments(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     main(["list"])
     out = capsys.readouterr().out
     assert all(study.name in out for study in STUDIES.values())
-
-
-def test_list_names_disturbances_and_environments(capsys: pytest.CaptureFixture[str]) -> None:
-    main(["list"])
-    out = capsys.readouterr().out
     assert "sine:amplitude=" in out
     assert all(name in out for name in envs.IDS)
 
@@ -94,7 +95,14 @@ def test_evaluate_ends_in_one_clear_line(
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_demo_is_an_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_is_an_evaluation(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shorter(settings: Evaluate, *rest: Any) -> Any:
+        return whole(replace(settings, max_steps=10), *rest)
+
+    whole = evaluation_report.run
+    monkeypatch.setattr(evaluation_report, "run", shorter)
     main(["demo", "--seeds", "1", "--episodes", "1", "--out", str(tmp_path)])
     assert "adapted - base" in capsys.readouterr().out
     files = {"episodes.csv", "evaluation.png", "report.html", "summary.json", "trace.csv"}

@@ -304,3 +304,30 @@ def test_what_replays_found_is_what_acts():
     large = env._module.engine.M = teacher.M_for_w_hat
     drive(env, policy, 1, env.unwrapped._get_obs())
     np.testing.assert_allclose(env.M, large, rtol=1e-6)
+
+
+def test_the_base_policy_acts_until_the_window_is_full():
+    env = made()
+    ran(env, 30)
+    env._module.engine.M = np.full((5, 1, 2), 0.3)
+    env.freeze()
+    x, _ = env.reset(seed=1)
+    told, _ = drive(env, policy, 8, x)
+    assert [bool(step["correction"].any()) for step in told] == 5 * [False] + 3 * [True]
+    assert all(step["w_hat"].any() for step in told[1:])  # sin(0) at first
+
+
+def test_what_saves_one_and_costs_none_is_taken():
+    """One of sixteen replays falls under M; a spread of 1.5 standard errors alone would keep it."""
+    env = made(search=ww.adapt.Search())
+    ran(env, 30)
+    teacher = env._module.teacher
+    candidates = np.stack([teacher.M + i for i in range(4)])
+    costs = np.full((16, 4), -100.0)
+    costs[0, 0], costs[1:, 3] = -20.0, -99.0  # M falls once; the last is a little worse elsewhere
+    costs[0, 3] = -100.0
+    costs[0, 1:3] = -20.0
+    assert not teacher._judge(candidates, costs)
+    costs[1:, 3] = -100.0
+    assert teacher._judge(candidates, costs)
+    np.testing.assert_array_equal(teacher.M, candidates[3])

@@ -15,11 +15,11 @@ from .worlds import Plant, assert_same, drive, true_w, wind
 
 BASE = ww.bases.load("Pendulum-v1")
 ADAM = optax.scale_by_adam()
-SETTINGS = {"h": 3, "eta": 1e-3, "sigma": 0.1}
+SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1}
 VARIANTS = {
     "plain": {},
     "adam": {"scale_by": ADAM},
-    "episodes": {"every_episodes": 2},
+    "episodes": {"every_episodes": 2, "every_steps": 1},
     "noisy": {"simulator": {"noisy": True, "copies": 4}},
     "delay": {"delay": 2, "weight_decay": 0.01},
     "mlp": {"parametrisation": ww.mlp(4)},
@@ -178,7 +178,11 @@ def test_files_of_others(tmp_path):
 
 @pytest.mark.parametrize(
     ("settings", "match"),
-    [({"h": 4}, "h = 3"), ({"scale_by": ADAM}, "settings"), ({"every_episodes": 2}, "settings")],
+    [
+        ({"h": 4}, "h = 3"),
+        ({"scale_by": ADAM}, "settings"),
+        ({"every_episodes": 2, "every_steps": 1}, "settings"),
+    ],
     ids=["h", "adam", "episodes"],
 )
 def test_of_other_settings(saved, settings, match):

@@ -128,8 +128,11 @@ SIGNALS = {
 }
 
 
+BOX_OPTIONS = {"sigma": 0.1, "every_steps": 3}
+
+
 def options(actions, garbage):
-    logits = {"logits": lambda x: garbage(len(x), 3)} if actions is DISCRETE else {"sigma": 0.1}
+    logits = {"logits": lambda x: garbage(len(x), 3)} if actions is DISCRETE else BOX_OPTIONS
     return {"h": 2, "eta": 1e-2, **logits}
 
 
@@ -202,7 +205,7 @@ def test_rows_of_environments(actions, mode, shared):
 def test_policy():
     garbage = Garbage(2)
     policy = ww.robustify(
-        lambda x: garbage(2), One(garbage, BOX), own(garbage), h=2, eta=1e-2, sigma=0.1
+        lambda x: garbage(2), One(garbage, BOX), own(garbage), h=2, eta=1e-2, **BOX_OPTIONS
     )
     x = garbage(3)
     for _ in range(300):

@@ -8,7 +8,7 @@ import windward as ww
 
 from .worlds import K, Plant, true_w, wind
 
-SETTINGS = {"h": 3, "eta": 1e-2, "sigma": 0.1}
+SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1}
 
 
 class Recurrent:

@@ -10,7 +10,7 @@ import windward as ww
 
 from .worlds import K, Plant, ScalarValues, VectorValues, assert_same, drive, true_w, wind
 
-SETTINGS = {"h": 3, "eta": 1e-2, "sigma": 0.1}
+SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1}
 
 
 def robust(signal=true_w, plant=None, **settings):

@@ -54,7 +54,7 @@ def replayed(env, starts, candidates, gamma=1.0, simulator=None):
     space, simulator = env.action_space, simulator or env._module.teacher.simulator
     bounds = space.low.astype(float), space.high.astype(float)
     policy = predictor(ww.bases.load(env.spec.id), space)
-    return replay(simulator, policy, bounds, starts, np.asarray(candidates, float), gamma)
+    return replay(simulator, policy, bounds, starts, np.asarray(candidates, float), gamma).costs
 
 
 def again(env, i, horizon, gamma=1.0):
@@ -63,7 +63,7 @@ def again(env, i, horizon, gamma=1.0):
     wind = np.zeros((horizon, len(episode[0].w_hat)))
     wind[: len(episode)] = [visit.w_hat for visit in episode]
     spy = Spy(env._module.teacher.simulator)
-    start = Start(episode[0].x, episode[0].window, wind)
+    start = Start(episode[0].x, episode[0].window, wind, age=i)
     costs = replayed(env, [start], [env.M], gamma, spy)
     return costs, np.concatenate(spy.seen)
 
@@ -139,16 +139,28 @@ class Toy:
 
 def toy_costs(toy, candidates, gamma=1.0, starts=1):
     wind = np.ones((6, 1))
-    given = [Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind) for i in range(starts)]
+    given = [Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind, age=1) for i in range(starts)]
     bounds = np.full(1, -1.0), np.ones(1)
     M = np.array(candidates, float).reshape(-1, 1, 1, 1)
-    return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma)
+    return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma).costs
 
 
 def test_costs_by_hand():
     gamma = 0.5
     wanted = [sum(gamma**t * ((1 - k) ** 2 * t**2 + 1.0) for t in range(6)) for k in (0, 1, 0.5)]
     np.testing.assert_allclose(toy_costs(Toy(), [0, -1, -0.5], gamma), [wanted])
+
+
+def test_M_waits_for_a_full_window():
+    """Two steps by the base policy alone, then -1 for a wind of 1; in the middle it is full."""
+    wind, bounds = np.ones((6, 1)), (np.full(1, -1.0), np.ones(1))
+    starts = [Start(np.zeros(1), np.zeros((2, 1)), wind, age) for age in (0, 1, 2)]
+    M = np.array([[[[-0.5]], [[-0.5]]]])
+    costs = replay(Toy(), lambda x: np.zeros((len(x), 1)), bounds, starts, M, 1.0).costs
+    # x: 0 1 2 2 2 2 after two steps of waiting; 0 1 1.5 ...: half a window cancels a half.
+    np.testing.assert_allclose(costs[0, 0], 6 + 1 + 4 * 2**2)
+    np.testing.assert_allclose(costs[1, 0], 6 + 1 + 4 * 1.5**2)
+    np.testing.assert_allclose(costs[2, 0], 6 + 1 + 4 * 1.5**2)
 
 
 def test_corrections_are_clipped():
@@ -258,11 +270,23 @@ def test_singular_records(w):
 def test_starts_have_the_recorded_wind_to_the_end():
     w = np.random.default_rng(0).normal(size=(30, 2))
     record = filled(w, cuts=(12,))
-    for start in record.starts(40, 10, np.random.default_rng(1)):
+    starts = record.starts(40, 10, np.random.default_rng(1))
+    for start in [start for i, start in enumerate(starts) if i % 4 != 2]:
         t = int(start.x[0])
         end = 12 if t < 12 else 30
         own = w[t : min(t + 10, end)]
         np.testing.assert_array_equal(start.wind[: len(own)], own)
+        assert start.age == min(t if t < 12 else t - 12, 3)
+
+
+def test_episodes_begin_at_any_moment_of_the_wind():
+    """A recorded beginning, and the wind from any recorded step on."""
+    w = np.random.default_rng(0).normal(size=(30, 2))
+    begun = filled(w, cuts=(12,)).starts(80, 4, np.random.default_rng(1))[2::4]
+    assert {start.x[0] for start in begun} == {0.0, 12.0}
+    assert all(start.age == 0 and not start.window.any() for start in begun)
+    moments = {int(np.flatnonzero((w == start.wind[0]).all(axis=1))[0]) for start in begun}
+    assert len(moments) > 8
 
 
 def test_recorded_is_what_happened():

@@ -23,7 +23,7 @@ from windward.adapt.sb3 import AtRolloutEnd, ExecutedReplayBuffer, RobustVecEnv
 OFF = {"buffer_size": 500, "learning_starts": 20, "batch_size": 16, "train_freq": 4, "gamma": 0.9}
 ON = {"n_steps": 32, "gamma": 0.9}
 SMALL = {"device": "cpu", "seed": 0}
-QUICK = {"h": 2, "eta": 1e-3, "sigma": 0.2, "seed": 1}
+QUICK = {"h": 2, "eta": 1e-3, "sigma": 0.2, "seed": 1, "every_steps": 5}
 CONTINUOUS = ["sb3.PPO", "sb3.SAC", "sb3.TD3", "sbx.TD3"]
 DISCRETE = ["sb3.PPO", "sb3.A2C", "sb3.DQN"]
 
@@ -182,7 +182,7 @@ def test_a_table_learns_from_what_was_executed():
 
 def test_on_policy_models_keep_their_own_actions():
     inner = pendulum()
-    env = ww.RobustWrapper(inner, "pd3", **QUICK, every_episodes="told")
+    env = ww.RobustWrapper(inner, "pd3", **{**QUICK, "every_steps": 1}, every_episodes="told")
     agent = Noted(env)
     model = make("sb3.PPO", agent)
     model.learn(96, callback=AtRolloutEnd())

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 T, H, SEED = 300, 3, 5  # longer than a block of draws
 ETA, SIGMA = 2e-3, 0.1
 M0 = 0.1 * np.random.default_rng(1).normal(size=(H, 1, 2))
-SETTINGS = {"h": H, "eta": ETA, "sigma": SIGMA, "M0": M0}
+SETTINGS = {"h": H, "eta": ETA, "sigma": SIGMA, "M0": M0, "every_steps": 7}
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
 
@@ -97,10 +97,13 @@ def test_pd3_by_name_with_options():
     assert_equal_runs(plant, told, env.M, scanned("pd3"))
 
 
-def test_pd2_from_closed_form_values():
-    plant, env = wrapped(ww.PD2(VectorValues()))
+@pytest.mark.parametrize("every_steps", [1, 2, 90])
+def test_pd2_from_closed_form_values(every_steps):
+    """With M held for fewer and for more steps than the host plans at once."""
+    settings = {**SETTINGS, "every_steps": every_steps}
+    plant, env = wrapped(ww.PD2(VectorValues()), settings)
     told = run_wrapped(plant, env)
-    assert_equal_runs(plant, told, env.M, scanned("pd2"))
+    assert_equal_runs(plant, told, env.M, scanned("pd2", settings=settings))
 
 
 def test_pd1_from_closed_form_values():
@@ -157,7 +160,7 @@ def test_seeds_are_those_of_the_scan():
 def test_algorithm_as_printed():
     """M by hand over short episodes: windows and noise end with them, M is kept."""
     plant = Plant(wind(T), length=7)
-    settings = {**SETTINGS, "projection": None, "guard": False}
+    settings = {**SETTINGS, "projection": None, "guard": False, "every_steps": 1}
     env = ww.RobustWrapper(plant, true_w, seed=SEED, **settings)
     hand = HandMade(1, H, ETA, SIGMA, M0)
     x, _ = env.reset()

@@ -22,7 +22,9 @@ from .worlds import (
 
 H, ETA, SIGMA = 2, 0.2, 0.2
 M0 = 0.2 * np.random.default_rng(0).normal(size=(H, 1, 2))
-SETTINGS = {"h": H, "eta": ETA, "sigma": SIGMA, "M0": M0, "projection": None}
+SETTINGS = {
+    "h": H, "eta": ETA, "sigma": SIGMA, "M0": M0, "projection": None, "every_steps": 1,
+}  # fmt: skip
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 LENGTHS = (2, 3)
 
@@ -127,7 +129,7 @@ def test_pd3_of_a_sync_vector(mode):
         return ww.envs.Disturbed(inner, ww.envs.Uniform(0.1), channel="qvel")
 
     inner = SyncVectorEnv([make, make], autoreset_mode=mode)
-    env = ww.RobustVectorWrapper(inner, "pd3", h=H)
+    env = ww.RobustVectorWrapper(inner, "pd3", h=H, every_steps=5)
     env.reset(seed=0)
     over = np.zeros(2, bool)
     for _ in range(14):
@@ -265,7 +267,7 @@ def test_processes_of_their_own():
     inner = AsyncVectorEnv(makers, context="forkserver", shared_memory=False)
     try:
         for signal in ("pd2", lambda x, u, reward, x_next: x_next - x):
-            env = ww.RobustVectorWrapper(inner, signal, model=model, h=H, eta=1e-3)
+            env = ww.RobustVectorWrapper(inner, signal, model=model, h=H, every_steps=5)
             x, _ = env.reset(seed=0)
             for _ in range(12):
                 x, *_ = env.step(model.predict(x)[0])

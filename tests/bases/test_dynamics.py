@@ -315,7 +315,8 @@ def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     scope: dict[str, Any] = {}
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         # Shorter: what is tested is that it runs.
-        exec(block.replace("10_000", "2_000, updates=1_000"), scope)
+        block = block.replace("10_000", "2_500, updates=500, widths=(32, 32)")
+        exec(block.replace("data=data)", "data=data, updates=500, widths=(32, 32))"), scope)
     assert scope["robust"].gradient == "counterfactual"
     assert scope["mine"].fit.missed < 0.01
 

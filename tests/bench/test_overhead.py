@@ -1,6 +1,13 @@
 """The benchmark of the adaptive layer reports the ratios that it names."""
 
+import pytest
+
+from windward.adapt import PD2
+from windward.bench import overhead
 from windward.bench.overhead import BenchOverhead, run
+from windward.envs.simulators import Simulator
+
+from .clock import Clock
 
 KEYS = {
     "overhead_over_env_step",
@@ -17,5 +24,29 @@ def test_the_report_has_every_ratio_its_range_and_latencies() -> None:
         assert 0 < low <= report[key] <= high
     for each in report["latency"].values():
         assert 0 < each["median_us"] <= each["p99_us"]
-    # A prediction is a physics step of its own, on top of everything else.
-    assert report["latency"]["pd3"]["median_us"] > report["latency"]["pd2_given"]["median_us"]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(overhead, "perf_counter", clock)
+    return clock
+
+
+def test_a_prediction_is_added_to_the_step(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Simulator, "predict", clock.taking(5.0, Simulator.predict))
+    one = overhead._One(signal="pd3")
+    plain = one._timed.env
+    monkeypatch.setattr(plain, "step", clock.taking(2.0, plain.step))
+    assert one.step() == (5.0, 2.0)
+
+
+def test_values_of_all_rows_are_added_to_the_step(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = overhead._Given(11, 2)
+    monkeypatch.setattr(given, "Q", clock.taking(5.0, given.Q))
+    many = overhead._Many(2, signal=PD2(given))
+    for env in many._inner.envs:
+        monkeypatch.setattr(env, "step", clock.taking(2.0, env.step))
+    assert many.step() == (5.0, 4.0)

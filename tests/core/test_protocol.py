@@ -56,14 +56,15 @@ one_step = jax.jit(world, static_argnums=0)
 def on_the_host(algorithm, observe, hyper, units):
     """The same run as `rollout`, step by step, actions made in NumPy."""
     state, plan = compiled(algorithm.init)(hyper, units[0])
-    x, plans, infos = np.asarray(start(B)), [], []
+    begin = np.asarray(start(B))
+    x, plans, infos = begin, [], []
     for t, unit in enumerate(units[1:]):
         u = act(algorithm, jax.tree.map(np.asarray, plan), x)
         assert isinstance(u, np.ndarray)
         tr = one_step(algorithm.needs, x, u, t)
         state, plan, info = observe(state, tr, unit)
         ended = np.asarray(tr.terminated | tr.truncated)[:, None]
-        x = np.where(ended, start(B), tr.x_next)
+        x = np.where(ended, begin, tr.x_next)
         plans.append(plan)
         infos.append(info)
     return state, *(jax.tree.map(lambda *a: np.stack(a), *each) for each in (plans, infos))

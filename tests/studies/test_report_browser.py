@@ -87,7 +87,7 @@ def look(
             f"--blink-settings=preferredColorScheme={0 if dark else 1}",
             "--virtual-time-budget=2000", "--dump-dom", (folder / "frame.html").as_uri(),
         ],
-        capture_output=True, text=True, timeout=120, check=True,
+        capture_output=True, text=True, timeout=900, check=True,
         env=os.environ | {"HOME": str(folder)},
     )  # fmt: skip
     said = [line for line in done.stderr.splitlines() if "CONSOLE" in line]

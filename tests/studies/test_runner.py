@@ -8,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -63,7 +64,7 @@ def test_one_that_another_command_is_at_is_waited_for(
         assert store.finished(runs[1], tmp_path) is not None  # meanwhile the rest is done
         other.release()
 
-    monkeypatch.setattr(runner.time, "sleep", sleep)
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=sleep))  # of no other thread
     assert not runner.run_all(runs, tmp_path, 1, console).failed
     assert len(naps) == 1
     assert store.finished(runs[0], tmp_path) is not None

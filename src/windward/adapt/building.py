@@ -22,9 +22,13 @@ from windward.envs.simulators import Simulator
 
 NAMES = ("pd1", "pd2", "pd3", "auto")
 COUNTERFACTUAL = "counterfactual"
-IDLE = ("eta", "sigma", "M0", "baseline", "weight_decay", "projection")
+IDLE = (
+    "eta", "sigma", "M0", "baseline", "weight_decay", "projection", "every_episodes", "every_steps",
+)  # fmt: skip
 """options that mean nothing to replays"""
 PAPER = "paper"
+EVERY_STEPS = 64
+"""M moves with every so-many-th step if nothing is said: between them no compiled call is due"""
 MARGIN = 1.0
 """how much better M must be in a learned simulator, in shares of the motion that it misses"""
 
@@ -63,7 +67,7 @@ def make_module(
             options["preset"] = PAPER
     why_not = _why_no_replays(source, actuation, rows, model)
     if gradient == "auto":
-        given = {*IDLE, "every_episodes"} & set(options)
+        given = set(IDLE) & set(options)
         gradient = "reinforce" if why_not or given else COUNTERFACTUAL
     teacher = None
     if gradient == COUNTERFACTUAL:
@@ -73,7 +77,7 @@ def make_module(
         if idle:
             raise ValueError(f"{', '.join(idle)} mean nothing to gradient {COUNTERFACTUAL!r}")
         # Replays need no exploration, and M is theirs: nothing else may move it.
-        options |= {"eta": 0.0, "sigma": 0.0, "projection": None}
+        options |= {"eta": 0.0, "sigma": 0.0, "projection": None, "every_steps": EVERY_STEPS}
         teacher = _teacher(source, predictor(model, spaces[1]), spaces[1], options, seed, search)
     elif search is not None:
         raise ValueError(f"search= is for gradient={COUNTERFACTUAL!r}; got gradient={gradient!r}")
@@ -84,6 +88,8 @@ def make_module(
         )
     elif gradient != "reinforce":
         options["gradient"] = gradient
+    elif preset is None and not actuation.discrete and "every_episodes" not in options:
+        options.setdefault("every_steps", EVERY_STEPS)
     algorithm = _algorithm(actuation, source, options)
     engine = Engine(algorithm, rows, shared, seed)
     # With a simulator replays judge M; returns of several rows at once are not told apart.

@@ -1,43 +1,29 @@
-"""An algorithm of the core driven from a host loop: one compiled call for each step.
+"""An algorithm of the core driven from a host loop, by the same `observe` that runs in a scan.
 
-The same `observe` that runs inside a scan, with its state packed, its draws made in blocks and one
-array each way, because a call pays for every leaf.
+Where M may move at every step, each is one compiled call. Where it stays for some steps, the host
+plans them by itself, correction = Σ M_i ŵ_{t-i}, and hands them to the core in one call.
 """
 
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from windward.adapt.packing import Packing
-from windward.core import signals
+from windward.adapt.planner import TOLD, Planned, Planner
+from windward.adapt.program import Shape, program
+from windward.adapt.table import Step, StepViews
 from windward.core.algorithm import Algorithm, Functions
-from windward.types import Plan, State, Transition
+from windward.types import State
 
 # A call that waits for its result is quicker than one that is told of it later; this works as long
 # as JAX has not computed anything yet.
 jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 BLOCK = 256  # steps whose draws are made at once
-HEAD = 5  # columns before the aux values: c, terminated, truncated, valid, learn; then discrete u
-SCALARS = (signals.V_NEXT, signals.Q_NOW)  # aux of one number for each row
-VECTORS = (signals.W, signals.C_VEC, signals.V_VEC_NEXT, signals.Q_VEC)  # aux of d_w numbers
-
-
-class Step(NamedTuple):
-    """What rows of environments showed in one step; arrays with a row for each."""
-
-    c: np.ndarray  # (B,)
-    aux: dict[str, np.ndarray]  # (B, width) each
-    terminated: np.ndarray  # (B,) bool
-    truncated: np.ndarray
-    valid: np.ndarray
-    u: np.ndarray | None = None  # (B,) the index of a discrete action
-    usual: bool = False  # all rows are valid and none ends
+MOST = 64  # steps at most before the core sees them
 
 
 class Seen(NamedTuple):
@@ -47,42 +33,33 @@ class Seen(NamedTuple):
     accepted: list[float]  # 1 or 0 for each row
 
 
-class _Program(NamedTuple):
-    """The compiled call and the layout of what it takes and gives."""
-
-    observe: Callable[..., Any]
-    init: Callable[..., Any]
-    packing: Packing
-    columns: tuple[tuple[str, slice], ...]  # of aux in the table that it takes
-    unit_columns: slice
-    width: int  # of the table
-
-
 class Engine:
     """State, plan and draws of an algorithm for B environments, which share M or have each its own.
 
-    `observe` takes a step and leaves the plan for the next one in `correction` and `draw`.
+    `observe` takes a step and leaves the plan for the next one in `added`, `correction` and `draw`.
     """
 
     def __init__(self, algorithm: Algorithm, rows: int, shared: bool, seed: int) -> None:
         self.algorithm, self.rows, self.shared, self.seed = algorithm, rows, shared, seed
         self._functions = Functions(*(getattr(algorithm, name) for name in Functions._fields))
-        self._program = _program(
+        held = algorithm.held
+        self._most = 1 if held is None else min(held.steps or MOST, MOST)
+        dtype = jnp.zeros(()).dtype
+        self._program = program(
             self._functions,
-            rows,
-            shared,
-            algorithm.d_u,
-            algorithm.d_w,
+            held,
+            Shape(rows, shared, algorithm.d_u, algorithm.d_w, algorithm.h, self._most),
             tuple((name, np.shape(value)) for name, value in algorithm.hyper.items()),
-            jnp.zeros(()).dtype,
+            dtype,
         )
-        self._parts = _parts(rows, algorithm.d_u, algorithm.d_w)
-        self._table = np.zeros((rows, self._program.width), jnp.zeros(()).dtype)
+        self._table = np.zeros((rows, self._program.width), dtype)
+        self._views = StepViews(self._table, self._program)
         self._shapes = {
             name: (rows, columns.stop - columns.start) for name, columns in self._program.columns
         }
-        self._discrete = signals.LOGITS in algorithm.needs
-        self._usual: bool | None = None  # `learn`, if the table's flags are those of a usual step
+        self._all = [1.0] * rows
+        self._learned = True  # whether the steps that wait are to be learned from
+        self._planner: Planner | None = None
         self._key = jax.random.key(np.uint32(seed))
         self.reset()
 
@@ -108,63 +85,81 @@ class Engine:
         return self._block[at]
 
     def _read(self, vector: Any) -> Seen:
-        """Takes over what the program gave: the table for the host, and behind it the state."""
+        """Takes over what the program gave."""
         self._vector = vector
-        first, accepted, correction, draw, w_hat = self._parts
+        where, rows = self._program.told, self.rows
         # A copy: whoever keeps what is told would otherwise keep the whole state alive.
-        told = np.asarray(vector)[: w_hat.stop].copy()
-        few = told[: accepted.stop].tolist()
-        self.added: list[float] = few[first]
+        told = np.asarray(vector)[: self._program.state.start].copy()
+        few = told[: where["accepted"].stop].tolist()
+        self.added: list[float] = few[where["added"]]
         """correction and noise of the pending plan, row after row; a few floats are quicker to add
         one by one than as arrays"""
-        rows = self.rows
-        self.correction = told[correction].reshape(rows, -1)
+        self.correction = told[where["correction"]].reshape(rows, -1)
         """the pending correction, (B, d_u)"""
-        self.draw = told[draw].reshape(rows, -1)
+        self.draw = told[where["draw"]].reshape(rows, -1)
         """the pending noise, or Gumbel noise for logits"""
-        return Seen(told[w_hat].reshape(rows, -1), few[accepted])
+        if self.algorithm.held is not None:
+            look = {name: told[where[name]] for name in TOLD}
+            self._planner = Planner(self.algorithm, rows, self._most, look)
+        return Seen(told[where["w_hat"]].reshape(rows, -1), few[where["accepted"]])
 
     def observe(self, step: Step, learn: bool = True, unit: np.ndarray | None = None) -> Seen:
         """One step; with `learn=False` ŵ enters the windows and nothing is learned.
 
         `unit` is the raw draw behind the next plan, for callers with noise of their own.
         """
-        table, program = self._table, self._program
-        with np.errstate(over="ignore"):  # too large for the core is infinite, and refused there
-            table[:, 0] = step.c
-            self._set_flags(step, learn)
-            if self._discrete:
-                table[:, HEAD] = 0 if step.u is None else step.u
-            for name, columns in program.columns:
-                table[:, columns] = step.aux[name]
-            table[:, program.unit_columns] = self._unit() if unit is None else unit
-        return self._read(program.observe(self._vector, table))
+        if learn is not self._learned:
+            self.settle()
+            self._learned = learn
+        unit = self._unit() if unit is None else unit
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused in the core
+            if self._planner is not None and step.usual:
+                plan = self._planner.plan(step.c, step.aux, unit)
+                if plan is not None:
+                    return self._take(plan)
+            self._views.fill(step, learn, unit)
+        self.settle()
+        return self._read(self._program.observe(self._vector, self._table))
 
-    def _set_flags(self, step: Step, learn: bool) -> None:
-        if step.usual and self._usual is learn:
-            return  # as they were
-        flags: Any = (0, 0, 1, learn)
-        if not step.usual:
-            flags = np.stack([step.terminated, step.truncated, step.valid, [learn] * self.rows], 1)
-        self._table[:, 1:HEAD] = flags
-        self._usual = learn if step.usual else None
+    def _take(self, plan: Planned) -> Seen:
+        """Takes over a plan of the host's, unless M may have moved for it."""
+        assert self._planner is not None
+        if self._planner.steps < self._planner.left:
+            _, self.correction, self.draw, self.added = plan
+        else:
+            self.settle()
+        return Seen(plan.w_hat, self._all)
+
+    def settle(self) -> None:
+        """Lets the core see all steps so far, so that its state is all there is."""
+        if self._waits:
+            self._read(self._handed_over())
+
+    @property
+    def _waits(self) -> bool:
+        """Whether there are steps that the core has not seen."""
+        return self._planner is not None and self._planner.steps > 0
+
+    def _handed_over(self) -> Any:
+        """What the core makes of the steps that wait for it."""
+        assert self._planner is not None
+        return self._program.observe_held(self._vector, *self._planner.kept(self._learned))
 
     @property
     def state(self) -> State:
         """The state as arrays of NumPy; without a shared M all leaves have a leading row axis."""
-        state: State = self._program.packing.unpack(
-            np.asarray(self._vector)[self._parts[-1].stop :]
-        )
+        # Looking changes nothing: plans of the host and of the core may differ in the last bit.
+        vector = self._handed_over() if self._waits else self._vector
+        state: State = self._program.packing.unpack(np.asarray(vector)[self._program.state])
         return state
 
     @state.setter
     def state(self, state: State) -> None:
-        told = np.asarray(self._vector)[: self._parts[-1].stop]
+        told = np.asarray(self._vector)[: self._program.state.start]
         self._vector = jnp.concatenate([told, self._program.packing.pack(state)])
         # A plan follows from the state; a step that is not valid changes nothing and plans anew.
-        none, no = np.zeros(self.rows), np.zeros(self.rows, dtype=bool)
-        unit = np.zeros_like(self._table[:, self._program.unit_columns])
-        self.observe(Step(none, self.blank(), no, no, no), unit=unit)
+        self._views.blank()
+        self._read(self._program.observe(self._vector, self._table))
 
     @property
     def M(self) -> Any:
@@ -205,15 +200,6 @@ class Engine:
         self.state = state
 
 
-def _parts(rows: int, d_u: int, d_w: int) -> tuple[slice, ...]:
-    """Where a program's result has what the host is told, the state behind it.
-
-    These are: correction and noise added up, whether rows were accepted, correction, noise, ŵ.
-    """
-    ends = list(accumulate(rows * each for each in (d_u, 1, d_u, d_u, d_w)))
-    return tuple(map(slice, [0, *ends], ends))
-
-
 def _table(values: Any, shape: tuple[int, int]) -> np.ndarray:
     if isinstance(values, np.ndarray) and values.shape == shape and values.dtype.kind == "f":
         return values
@@ -229,65 +215,3 @@ def _draws(functions: Functions, rows: int) -> Callable[..., Any]:
         return jax.vmap(lambda step: functions.unit(jax.random.fold_in(key, step), rows))(steps)
 
     return jax.jit(make)
-
-
-@lru_cache(maxsize=64)
-def _program(
-    functions: Functions,
-    rows: int,
-    shared: bool,
-    d_u: int,
-    d_w: int,
-    hyper_shapes: tuple[tuple[str, tuple[int, ...]], ...],
-    dtype: Any,
-) -> _Program:
-    """The compiled step for a number of rows; equal recipes share it."""
-    key = jax.random.key(0)
-    unit_shape = jax.eval_shape(lambda: functions.unit(key, 1)).shape[1:]
-    unit_size = int(np.prod(unit_shape))
-    sizes = {signals.LOGITS: d_u, **dict.fromkeys(SCALARS, 1), **dict.fromkeys(VECTORS, d_w)}
-    discrete = signals.LOGITS in functions.needs
-    ends = list(accumulate((sizes[name] for name in functions.needs), initial=HEAD + discrete))
-    columns = tuple(zip(functions.needs, map(slice, ends, ends[1:]), strict=True))
-    unit_columns = slice(ends[-1], ends[-1] + unit_size)
-    hyper_like = {name: jax.ShapeDtypeStruct(shape, dtype) for name, shape in hyper_shapes}
-
-    def initial(hyper: Any, unit: jax.Array) -> tuple[State, Plan]:
-        unit = unit.reshape(rows, *unit_shape)
-        if shared:
-            return functions.init(hyper, unit)
-        return jax.vmap(lambda own: functions.init(hyper, own[None]))(unit)
-
-    unit_like = jax.ShapeDtypeStruct((rows, unit_size), dtype)
-    packing = Packing(jax.eval_shape(initial, hyper_like, unit_like)[0], dtype)
-
-    def joined(state: State, plan: Plan, w_hat: Any, accepted: Any) -> jax.Array:
-        parts = (plan.correction + plan.draw, accepted, plan.correction, plan.draw, w_hat)
-        told = [jnp.ravel(each).astype(dtype) for each in parts]
-        return jnp.concatenate([*told, packing.pack(state)])
-
-    def init(hyper: Any, unit: jax.Array) -> jax.Array:
-        state, plan = initial(hyper, unit)
-        return joined(state, plan, jnp.zeros((rows, d_w)), jnp.ones(rows))
-
-    def one(state: State, table: jax.Array) -> tuple[State, Plan, Any, Any]:
-        c, terminated, truncated, valid, learn = table[:, :HEAD].T
-        u = table[:, HEAD] if discrete else jnp.zeros_like(c)
-        aux = {
-            name: table[:, where.start] if name in SCALARS else table[:, where]
-            for name, where in columns
-        }
-        no_x = table[:, :0]  # signals that look at x are made on the host
-        flags = (terminated > 0, truncated > 0, valid > 0)
-        tr = Transition(no_x, u.astype(jnp.int32), c, no_x, aux, *flags)
-        unit = table[:, unit_columns].reshape(-1, *unit_shape)
-        state, plan, info = functions.observe(state, tr, unit, learn[0] > 0)
-        return state, plan, info.w_hat, info.accepted
-
-    def observe(vector: jax.Array, table: jax.Array) -> jax.Array:
-        state = packing.unpack(vector[_parts(rows, d_u, d_w)[-1].stop :])
-        step = one if shared else jax.vmap(lambda state, row: one(state, row[None]))
-        return joined(*step(state, table))
-
-    programs = jax.jit(observe), jax.jit(init)
-    return _Program(*programs, packing, columns, unit_columns, unit_columns.stop)

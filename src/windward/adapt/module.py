@@ -12,10 +12,11 @@ import numpy as np
 
 from windward.adapt.actuation import Actuation, Executed, none
 from windward.adapt.counterfactual import Counterfactual
-from windward.adapt.engine import Engine, Step
+from windward.adapt.engine import Engine
 from windward.adapt.faults import Faults
 from windward.adapt.guard import Guard
 from windward.adapt.sources import Aux, Happened, Source
+from windward.adapt.table import Step
 from windward.core import signals
 
 
@@ -84,6 +85,8 @@ class Module:
         """observations, rows; None before the first"""
         self.ended = self._none
         """rows whose episode ended with the last step"""
+        self.episode_steps = 0
+        """of the episode in the first row"""
         self._source_at_first = source.memory()
         self._pending: _Pending | None = None
         self._forget()
@@ -134,7 +137,7 @@ class Module:
         self._end(rows & self.mid_episode)
         if self.teacher is not None:
             self.teacher.record.cut()
-        self._pending = None
+        self._pending, self.episode_steps = None, 0
         self.fallback, self.ended = self.fallback & ~rows, self.ended & ~rows
         self.look(x, rows)
 
@@ -159,25 +162,38 @@ class Module:
 
     def act(self, base: Any) -> Any:
         """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
-        engine = self.engine
+        engine, rests, waits = self.engine, self.resting, self._waits()
         alone = None if self.fallback is self._none or not self.fallback.any() else self.fallback
-        if self.resting:
+        if rests:
             alone = self._all
         try:
-            made = self.actuation(self.x, base, engine, alone)
+            made = (
+                self.actuation.alone(base)
+                if rests or waits
+                else self.actuation(self.x, base, engine, alone)
+            )
         except Exception as error:  # logits of a user's model may fail in any way
             self.faults.note("signal", self._all, repr(error))
             alone, made = self._all, self.actuation.alone(base)
-        if made.odd:
+        if made.odd and made.lost.any():
             self.faults.note("action", made.lost)
             alone = made.lost if alone is None else alone | made.lost
         if made.clipped is not self._none:
             self.clipped += int(made.clipped.sum())
         asks = self.source.needs_steps or self.teacher is not None
-        if asks and not self._asked_before(made.action):
+        if asks and not rests and not self._asked_before(made.action):
             alone, made = self._all, self.actuation.alone(base)
-        self._pending = _Pending(made, alone, self.x, engine.correction, engine.draw)
+        correction = 0.0 * engine.correction if waits else engine.correction
+        self._pending = _Pending(made, alone, self.x, correction, engine.draw)
         return made.action
+
+    def _waits(self) -> bool:
+        """Whether M waits for its window to be full, as it does where it is found by replays.
+
+        A window that begins with zeros says that the wind has sprung up: M of slow winds, a
+        difference of large terms, would answer with all its might.
+        """
+        return self.teacher is not None and self.episode_steps < self.engine.algorithm.h
 
     def _asked_before(self, action: Any) -> bool:
         """Lets the source predict; whether it could."""
@@ -211,16 +227,20 @@ class Module:
         assert self._pending is not None, "act comes first"
         pending, self._pending = self._pending, None
         made, alone = pending.made, pending.alone
-        learn = reward is not None and not self.frozen and not self.resting
+        rests = self.resting
+        learn = reward is not None and not self.frozen and not rests
         reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
         u = np.array(made.action) if made.odd else made.action  # a copy where it may be the agent's
-        going = terminated is None and truncated is None
+        flagless = terminated is None and truncated is None
         terminated = self._none if terminated is None else terminated
         truncated = self._none if truncated is None else truncated
-        ended = self._none if going else terminated | truncated
+        ended = self._none if flagless else terminated | truncated
+        going = flagless or not ended.any()
         gone = self._none if shown is None else ended
         happened = Happened(pending.x, u, reward, x_next, terminated, gone, learn)
         valid = self._all if phantom is None else ~phantom
+        if rests:
+            return self._rested(pending, u, reward, x_next, ended)
         calm = going and alone is None and phantom is None and finite(x_next)
         good = valid if calm else self._good(happened, alone, valid)
         aux, usable = self._signal(happened, good)
@@ -232,8 +252,9 @@ class Module:
         seen = self.engine.observe(step, learn, self._quiet_unit())
         fault = self._none
         if not all(seen.accepted):
-            fault = valid & (np.array(seen.accepted) < 1) & (not self.resting)
+            fault = valid & (np.array(seen.accepted) < 1)
         self.x, self.ended = x_next if shown is None else shown, ended
+        self.episode_steps = 0 if ended[0] else self.episode_steps + 1
         self.fallback = fault
         if calm:
             self.mid_episode = self._all
@@ -244,6 +265,23 @@ class Module:
         report = self._report(pending, seen.w_hat, u, fault)
         if self.guard is not None and not self.frozen:
             self._judge(self.guard, reward)
+        return report
+
+    def _rested(
+        self, pending: _Pending, u: np.ndarray, reward: np.ndarray, x_next: np.ndarray, ended: Any
+    ) -> Report:
+        """A step that the guard left to the base policy: it teaches nothing, and ŵ is not asked.
+
+        There is one row: returns of several are not told apart.
+        """
+        assert self.guard is not None
+        fault = ~np.isfinite(reward)
+        self.faults.note("reward", fault)
+        self.ended, self.mid_episode, self.fallback = ended, ~ended, self._none
+        self.look(x_next)
+        w_hat = np.zeros((self.rows, self.engine.algorithm.d_w))
+        report = self._report(pending, w_hat, u, fault)
+        self._judge(self.guard, reward)
         return report
 
     def _report(

@@ -132,8 +132,7 @@ class RobustPolicy(Shell):
         """A step whose outcome nobody told: what can be seen of it enters the windows."""
         module = self._module
         blind = np.ones_like(begun) if module.source.sees_reward else begun
-        none = np.zeros_like(begun)
-        self.last = module.observe(None, x, none, none, phantom=blind if blind.any() else None)
+        self.last = module.observe(None, x, phantom=blind if blind.any() else None)
         self._waiting = False
 
     def observe(self, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> Report:

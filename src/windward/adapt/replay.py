@@ -36,6 +36,14 @@ class Start(NamedTuple):
     x: np.ndarray
     window: np.ndarray
     wind: np.ndarray  # (horizon, d_w)
+    age: int  # steps since its episode began, as far as that matters: h at most
+
+
+class Outcome(NamedTuple):
+    """What replays came to, (starts, candidates) each."""
+
+    costs: np.ndarray  # discounted
+    ended: np.ndarray  # bool: by itself, before the wind was over
 
 
 class Record:
@@ -163,16 +171,21 @@ class Record:
     def starts(self, count: int, horizon: int, rng: np.random.Generator) -> list[Start]:
         """Recorded steps to begin from, and the wind from there on.
 
-        Every other replay starts where an episode did, the rest at any step of any piece.
+        Every other replay starts where an episode did, half of these in the wind of some other
+        moment: the next episode may begin at any. The rest start at any step of any piece.
         """
         ahead = self.forecast()
         first = [piece for piece in self.pieces if begins(piece)] or self.pieces
         found = []
         for i in range(count):
-            pieces = self.pieces if i % 2 else first
+            pieces = first if i % 4 == 0 else self.pieces
             piece = pieces[rng.integers(0, len(pieces))]
-            step = int(rng.integers(0, len(piece))) if i % 2 else 0
-            found.append(self._start(piece, step, horizon, ahead))
+            step = int(rng.integers(0, len(piece))) if i % 4 else 0
+            start = self._start(piece, step, horizon, ahead)
+            if i % 4 == 2:
+                begun = first[rng.integers(0, len(first))][0]
+                start = start._replace(x=begun.x, window=begun.window, age=0)
+            found.append(start)
         return found
 
     def _start(
@@ -184,7 +197,8 @@ class Record:
         while len(wind) < horizon:
             wind.append(ahead(window))
             window = np.concatenate([wind[-1][None], window[:-1]])
-        return Start(episode[i].x, episode[i].window, np.array(wind))
+        age = min(i, self.h) if begins(episode) else self.h
+        return Start(episode[i].x, episode[i].window, np.array(wind), age)
 
 
 def begins(piece: list[Visit]) -> bool:
@@ -199,10 +213,11 @@ def replay(
     starts: list[Start],
     candidates: np.ndarray,
     gamma: float,
-) -> np.ndarray:
-    """Discounted costs of candidates for M, (starts, candidates); corrections in [-1, 1] units.
+) -> Outcome:
+    """What candidates for M come to from each start; corrections in [-1, 1] units.
 
-    Every candidate meets the same wind from the same states. An episode that ends pays no more.
+    Every candidate meets the same wind from the same states. The base policy acts alone until the
+    window is full, as in the world. An episode that ends pays no more.
     """
     low, high = bounds
     half, shape = (high - low) / 2, (len(starts), len(candidates))
@@ -210,11 +225,15 @@ def replay(
     x = np.array([start.x for start in starts])[rows]
     window = np.array([start.window for start in starts])[rows]
     wind = np.array([start.wind for start in starts])[rows]
-    M = np.tile(candidates, (shape[0], 1, 1, 1))
+    age = np.array([start.age for start in starts])[rows]
+    M, h = np.tile(candidates, (shape[0], 1, 1, 1)), window.shape[1]
     cost, index, weight = np.zeros(len(rows)), np.arange(len(rows)), 1.0
     for t in range(wind.shape[1]):
         base = policy(simulator.observation(x))
-        correction = np.einsum("nhud,nhd->nu", M, window).reshape(base.shape)
+        correction = np.einsum("nhud,nhd->nu", M, window)
+        if t < h:
+            correction[age + t < h] = 0.0
+        correction = correction.reshape(base.shape)
         u = np.clip(base + half * correction, low, high).astype(base.dtype)
         x_next, c, _ = simulator.step(x, u)
         cost[index] += weight * c  # NaN where the physics broke down
@@ -225,12 +244,14 @@ def replay(
         # As in the world, it is the pushed state that ends an episode.
         alive = whole & ~simulator.terminated(np.where(whole[:, None], x, 0.0), u)
         if not alive.all():
-            parts = (x[alive], window[alive], wind[alive], M[alive], index[alive])
-            x, window, wind, M, index = parts
+            parts = (x, window, wind, M, age, index)
+            x, window, wind, M, age, index = (part[alive] for part in parts)
             if not len(index):
                 break
     broken = ~np.isfinite(cost)
     if broken.any():  # as bad as can be, and still a number
         known = cost[~broken] if not broken.all() else np.zeros(1)
         cost[broken] = known.max() + np.ptp(known) + 1.0
-    return cost.reshape(shape)
+    ended = np.ones(len(rows), dtype=bool)
+    ended[index] = False
+    return Outcome(cost.reshape(shape), ended.reshape(shape))

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from windward.adapt import saving
-from windward.adapt.engine import Step
 from windward.adapt.module import Module
+from windward.adapt.table import Step
 from windward.core import updates
 
 

@@ -14,8 +14,9 @@ import jax
 import numpy as np
 
 from windward import files
-from windward.adapt.engine import Engine, Step
+from windward.adapt.engine import Engine
 from windward.adapt.sources import Happened, Source
+from windward.adapt.table import Step
 from windward.adapt.wrapper import RobustWrapper
 from windward.agents.robust import Robust
 from windward.core.projections import frobenius_ball

@@ -31,6 +31,8 @@ class Algorithm(NamedTuple):
     other; ``learn=False`` lets ŵ enter the windows and leaves the learner.
     ``apply(plan, base)`` makes the action. ``hyper`` holds the numbers the algorithm was
     made with; those named in ``grid`` may be arrays, one program then serves a whole grid.
+    ``clock`` says when M is updated: every so many steps, or episodes where that is not None.
+    ``held``, a `core.held.Held`, is there where M stays for some steps and a host can plan them.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Algorithm(NamedTuple):
     h: int
     hyper: dict[str, np.ndarray]
     grid: tuple[str, ...]
+    clock: tuple[int, int | str | None] = (1, None)
+    held: Any = None
 
 
 # Numbers of hyper that recipes take as arrays too, for a grid of programs.
@@ -74,8 +78,28 @@ def annealed(hyper: Hyper) -> Hyper:
     return {**hyper, "sigma": sigma - (sigma - end) / ANNEAL}
 
 
-def _finite(tree: Any) -> Array:
+def all_finite(tree: Any) -> Array:
+    """Whether all numbers of a tree are finite."""
     return jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(tree)]))
+
+
+Planning = Callable[[Learner, Local], Plan]
+
+
+def planning(policy: Policy, h: int) -> Planning:
+    """The plans of all environments for the next step."""
+
+    def plan_all(learner: Learner, local: Local) -> Plan:
+        def one(w_hist: Array, unit: Array) -> Plan:
+            plan = policy.plan(learner.M, w_hist[:h], unit, learner.hyper)
+            # A finite ŵ may still overflow: then the base policy acts alone.
+            return plan._replace(
+                correction=history.zero_if(~all_finite(plan.correction), plan.correction)
+            )
+
+        return jax.vmap(one)(local.w_hist, local.unit)
+
+    return plan_all
 
 
 def assemble(
@@ -95,15 +119,7 @@ def assemble(
     needs = tuple(dict.fromkeys((*signal.needs, *policy.aux, *credit.needs)))
     length = h + estimator.lags - 1
 
-    def plan_all(learner: Learner, local: Local) -> Plan:
-        def one(w_hist: Array, unit: Array) -> Plan:
-            plan = policy.plan(learner.M, w_hist[:h], unit, learner.hyper)
-            # A finite ŵ may still overflow: then the base policy acts alone.
-            return plan._replace(
-                correction=history.zero_if(~_finite(plan.correction), plan.correction)
-            )
-
-        return jax.vmap(one)(local.w_hist, local.unit)
+    plan_all = planning(policy, h)
 
     def blank_transition() -> Transition:
         """One step of the right shapes for a record; only its structure is used."""
@@ -160,7 +176,7 @@ def assemble(
                 )
             record = policy.record(M, window, local.unit, tr, hyper)
             # The score, not the record: a masked action's logit may well be -inf.
-            finite = _finite((tr.c, w_hat, score, [tr.aux[name] for name in credit.needs]))
+            finite = all_finite((tr.c, w_hat, score, [tr.aux[name] for name in credit.needs]))
             return w_hat, local._replace(records=history.push(local.records, record)), finite
 
         w_hat, seen, finite = jax.vmap(look)(old, tr)
@@ -189,11 +205,16 @@ def assemble(
         finished = tr.valid & (tr.terminated | tr.truncated)
         heard = accepted | finished if counts_episodes else accepted
         step, optimiser = update.update(
-            gradient, learner.optimiser, M, hyper=hyper, episodes=jnp.sum(finished, dtype=jnp.int32)
+            gradient,
+            learner.optimiser,
+            M,
+            hyper=hyper,
+            episodes=jnp.sum(finished, dtype=jnp.int32),
+            steps=jnp.ones((), jnp.int32),
         )
         moved = Learner(optax.apply_updates(M, step), optimiser, credit_state, annealed(hyper))
         learner = history.keep_if(
-            learn & jnp.any(heard) & _finite((moved.M, moved.optimiser)), moved, learner
+            learn & jnp.any(heard) & all_finite((moved.M, moved.optimiser)), moved, learner
         )
 
         def enter(

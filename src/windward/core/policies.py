@@ -97,6 +97,9 @@ def pull_back(
     parametrisation: Parametrisation, M: PyTree, windows: Array, cotangents: Array
 ) -> PyTree:
     """Σ_i cotangents[i] ⊗ J_i, with the paper's J_i at M by autodiff."""
+    if len(windows) > FEW:
+        _, vjp = jax.vjp(lambda M: jax.vmap(parametrisation.apply, (None, 0))(M, windows), M)
+        return vjp(cotangents)[0]
 
     def outputs(M: PyTree) -> list[Array]:
         # Written out over the few windows: the transpose is then a sum that XLA fuses, where
@@ -105,6 +108,10 @@ def pull_back(
 
     _, vjp = jax.vjp(outputs, M)
     return vjp(list(cotangents))[0]
+
+
+FEW = 32
+"""windows that are written out one by one at most"""
 
 
 def action_noise(parametrisation: Parametrisation, d_u: int, noise: Noise) -> Policy:

@@ -18,7 +18,7 @@ from windward.core.algorithm import Algorithm
 from windward.core.parametrisations import Factory
 from windward.core.projections import DEFAULT_BALL, Projection
 from windward.core.signals import Signal
-from windward.core.spec import Spec, build
+from windward.core.spec import Spec, build, held
 from windward.core.updates import TOLD
 
 
@@ -44,6 +44,7 @@ def _algorithm(name: str, spec: Spec, hyper: dict[str, np.ndarray], M0: Any) -> 
         h=spec.h,
         hyper=hyper,
         grid=grid,
+        clock=(spec.every_steps, spec.every_episodes),
     )
 
 
@@ -120,6 +121,7 @@ def mf_gpc(
     Sigma: Any = None,
     weight_decay: Any = 0.0,
     every_episodes: int | str | None = None,
+    every_steps: int = 1,
     delay: int = 0,
     projection: Projection | None = DEFAULT_BALL,
     scale_by: optax.GradientTransformation | None = None,
@@ -145,6 +147,7 @@ def mf_gpc(
       Sigma: covariance of the noise up to σ², a matrix or its diagonal; the identity if None.
       weight_decay: λ of M - η(g + λM). every_episodes: update once per so many episodes, or, with
         "told", when the wrapper's `update_M` says so; gradients are summed until then.
+      every_steps: update at every so-many-th step; gradients are summed until then.
       delay: apply the gradient of so many steps ago.
       projection: a set that holds M, a ball of radius 10 by default; None for none, as printed.
       scale_by: an optax preconditioner such as ``optax.scale_by_adam()``; make it once and reuse
@@ -164,8 +167,13 @@ def mf_gpc(
         d_x=0 if gradient != "response" else d_w if d_x is None else checks.integer("d_x", d_x, 1),
         parametrisation=parametrisation, delay=checks.integer("delay", delay, 0),
         scale_by=scale_by, project=projection_function(projection),
-        every_episodes=every_episodes,
+        every_episodes=every_episodes, every_steps=checks.integer("every_steps", every_steps, 1),
     )  # fmt: skip
+    if every_steps > 1 and every_episodes is not None:
+        raise ValueError(
+            f"every_steps = {every_steps} and every_episodes = {every_episodes} say both when M is "
+            "updated; give one of them"
+        )
     hyper = {
         **_step_hyper(eta, weight_decay, projection),
         "sigma": checks.positive("sigma", sigma, zero=True),
@@ -182,7 +190,7 @@ def mf_gpc(
         )
     algorithm = _algorithm("mf_gpc", spec, hyper, M0)
     if Sigma is None:
-        return algorithm
+        return algorithm if "sigma_end" in hyper else algorithm._replace(held=held(spec))
     matrix = checks.finite_array("Sigma", Sigma, ndim=(1, 2))
     matrix = np.diag(matrix) if matrix.ndim == 1 else matrix
     checks.shape("Sigma", matrix, (d_u, d_u), "(d_u, d_u)")

@@ -7,7 +7,7 @@ termination (deviation 9), and V, Q belong to the noise-free base policy.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -65,13 +65,16 @@ class Signal(NamedTuple):
     """A pseudo-disturbance: the aux values it needs and the formula that joins them.
 
     ``compute(transition, score, gamma)`` sees one step of one environment; ``score`` is the
-    gradient of the log-density of the executed action in action (or logit) space.
+    gradient of the log-density of the executed action in action (or logit) space. Where ŵ follows
+    from aux values alone, ``plain(aux, gamma)`` is the same for a step that does not terminate,
+    on rows of NumPy.
     """
 
     name: str
     needs: tuple[str, ...]
     compute: Callable[[Transition, Array, float], Array]
     uses_score: bool = False
+    plain: Callable[[dict[str, Any], float], Any] | None = None
 
 
 def _alive(tr: Transition, value: Array) -> Array:
@@ -79,7 +82,12 @@ def _alive(tr: Transition, value: Array) -> Array:
 
 
 SIGNALS: dict[str, Signal] = {
-    "w": Signal("w", (W,), lambda tr, score, gamma: tr.aux[W]),
+    "w": Signal(
+        "w",
+        (W,),
+        lambda tr, score, gamma: tr.aux[W],
+        plain=lambda aux, gamma: aux[W],
+    ),
     "pd1": Signal(
         "pd1",
         (V_NEXT, Q_NOW),
@@ -100,6 +108,7 @@ SIGNALS: dict[str, Signal] = {
         lambda tr, score, gamma: pd2(
             tr.aux[C_VEC], _alive(tr, tr.aux[V_VEC_NEXT]), tr.aux[Q_VEC], gamma
         ),
+        plain=lambda aux, gamma: pd2(aux[C_VEC], aux[V_VEC_NEXT], aux[Q_VEC], gamma),
     ),
     "pd3": Signal("pd3", (X_PRED,), lambda tr, score, gamma: pd3(tr.x_next, tr.aux[X_PRED])),
 }

@@ -9,6 +9,7 @@ import optax
 
 from windward.core import credit, estimators, models, parametrisations, policies, updates
 from windward.core.algorithm import Functions, assemble
+from windward.core.held import Held, observing
 from windward.core.parametrisations import Factory
 from windward.core.projections import Projection
 from windward.core.signals import Signal
@@ -29,6 +30,7 @@ class Spec:
     scale_by: optax.GradientTransformation | None = None
     project: Any = None
     every_episodes: int | str | None = None  # a number, or "told"
+    every_steps: int = 1
     score_at: str = "drawn"  # where dmf_gpc takes its scores
     gradient: str = "reinforce"
     baseline: str = "none"
@@ -80,11 +82,34 @@ def _learning(
     return policy, estimators.score_function(policy, h, trace), given
 
 
+def _update(spec: Spec) -> updates.Transform:
+    return updates.gradient_step(
+        delay_by=spec.delay,
+        scale_by=spec.scale_by,
+        projection=None if spec.project is None else Projection(spec.project, {}),
+        margin="delta" if spec.kind == "bpc" else None,
+        every_episodes=spec.every_episodes,
+        every_steps=spec.every_steps,
+    )
+
+
+@lru_cache(maxsize=256)
+def held(spec: Spec) -> Held | None:
+    """How a host plans steps of mf_gpc while M stays, where it can; one object for equal specs."""
+    moves = spec.every_steps == 1 and spec.every_episodes is None
+    plain = spec.gradient == "reinforce" and spec.baseline == "none" and spec.delay == 0
+    linear = spec.parametrisation is parametrisations.linear
+    if moves or not (plain and linear) or spec.signal.plain is None:
+        return None
+    steps = None if spec.every_episodes else spec.every_steps
+    observe = observing(spec.h, _policy(spec), estimators.box(spec.h), _update(spec))
+    return Held(steps, spec.signal.plain, observe)
+
+
 @lru_cache(maxsize=256)
 def build(spec: Spec) -> Functions:
     """The functions of a spec, one object for equal specs."""
     policy, estimator, given = _learning(spec, _policy(spec))
-    projection = None if spec.project is None else Projection(spec.project, {})
     return assemble(
         h=spec.h,
         d_u=spec.d_u,
@@ -95,11 +120,5 @@ def build(spec: Spec) -> Functions:
         estimator=estimator,
         credit=given,
         counts_episodes=spec.every_episodes is not None,
-        update=updates.gradient_step(
-            delay_by=spec.delay,
-            scale_by=spec.scale_by,
-            projection=projection,
-            margin="delta" if spec.kind == "bpc" else None,
-            every_episodes=spec.every_episodes,
-        ),
+        update=_update(spec),
     )

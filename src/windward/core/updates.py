@@ -1,9 +1,11 @@
 """From a gradient estimate to the next M: optax transformations for the paper's updates.
 
 Step sizes and radii are read from ``hyper``, an extra argument, so that a grid of them is one
-compiled program. ``episodes`` is how many episodes ended at this step.
+compiled program. ``episodes`` is how many episodes ended, ``steps`` how many steps the gradient is
+a sum over.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -45,7 +47,15 @@ class EpisodesState(NamedTuple):
     """Gradients summed since the last release, episodes counted, the inner state."""
 
     total: PyTree
-    episodes: Array
+    counted: Array
+    inner: PyTree
+
+
+class StepsState(NamedTuple):
+    """The same with steps counted."""
+
+    total: PyTree
+    counted: Array
     inner: PyTree
 
 
@@ -54,24 +64,30 @@ def every_k_episodes(k: int, inner: Transform) -> Transform:
 
     optax.MultiSteps averages and counts calls; the paper updates "every 3 episodes".
     """
+    return _every(k, inner, EpisodesState, "episodes")
 
-    def init(params: PyTree) -> EpisodesState:
+
+def every_k_steps(k: int, inner: Transform) -> Transform:
+    """Sums gradients at fixed M and applies `inner` at every k-th step that taught something."""
+    return _every(k, inner, StepsState, "steps")
+
+
+def _every(k: int, inner: Transform, kind: Callable[..., Any], what: str) -> Transform:
+    def init(params: PyTree) -> Any:
         zeros = jax.tree.map(jnp.zeros_like, params)
-        return EpisodesState(zeros, jnp.zeros((), jnp.int32), inner.init(params))
+        return kind(zeros, jnp.zeros((), jnp.int32), inner.init(params))
 
     def update(
         updates: PyTree,
-        state: EpisodesState,
+        state: Any,
         params: PyTree | None = None,
-        *,
-        episodes: Array,
         **extra: Any,
-    ) -> tuple[PyTree, EpisodesState]:
+    ) -> tuple[PyTree, Any]:
         total = jax.tree.map(jnp.add, state.total, updates)
-        count = state.episodes + episodes
+        count = state.counted + extra[what]
         due = count >= k
-        stepped, inner_state = inner.update(total, state.inner, params, episodes=episodes, **extra)
-        return history.zero_if(~due, stepped), EpisodesState(
+        stepped, inner_state = inner.update(total, state.inner, params, **extra)
+        return history.zero_if(~due, stepped), kind(
             history.zero_if(due, total),
             jnp.where(due, 0, count),
             history.keep_if(due, inner_state, state.inner),
@@ -111,6 +127,13 @@ def when_told(inner: Transform) -> Transform:
         )
 
     return Transform(init, update)
+
+
+def steps_counted(optimiser: PyTree) -> Array:
+    """How many steps an update that is applied every k-th has summed up; 0 for any other."""
+    leaves = jax.tree.leaves(optimiser, is_leaf=lambda each: isinstance(each, StepsState))
+    counts = [each.counted for each in leaves if isinstance(each, StepsState)]
+    return counts[0] if counts else jnp.zeros((), jnp.int32)
 
 
 def _is_told(state: Any) -> bool:
@@ -169,6 +192,7 @@ def gradient_step(
     projection: Projection | None = None,
     margin: str | None = None,
     every_episodes: int | str | None = None,
+    every_steps: int = 1,
 ) -> Transform:
     """The whole update: delay, then once per applied step precondition, decay, step, project."""
     parts: list[Any] = [] if scale_by is None else [scale_by]
@@ -180,4 +204,6 @@ def gradient_step(
         step = when_told(step)
     elif every_episodes is not None:
         step = every_k_episodes(every_episodes, step)
+    elif every_steps > 1:
+        step = every_k_steps(every_steps, step)
     return optax.chain(delay(delay_by), step) if delay_by else step
