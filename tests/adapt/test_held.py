@@ -13,7 +13,7 @@ D_U, D_W, STEPS = 2, 3, 60
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 HELD = {
     "every third step": {"every_steps": 3},
-    "every 7th step, decayed, Adam": {"every_steps": 7, "weight_decay": 0.1},
+    "every 7th step, decayed": {"every_steps": 7, "weight_decay": 0.1},
     "longer than the host plans": {"every_steps": MOST + 9},
     "every other episode": {"every_episodes": 2},
 }
@@ -58,9 +58,17 @@ def assert_equal_states(held, plain):
         np.testing.assert_allclose(one, other, **TIGHT)
 
 
-@pytest.mark.parametrize("settings", HELD.values(), ids=HELD)
-@pytest.mark.parametrize(("rows", "shared"), [(1, True), (3, True), (3, False)])
-@pytest.mark.parametrize("signal", ["w", "pd2"])
+@pytest.mark.parametrize(
+    ("rows", "shared", "signal", "settings"),
+    [
+        (1, True, "pd2", HELD["every third step"]),
+        (3, True, "w", HELD["every third step"]),
+        (3, False, "w", HELD["every 7th step, decayed"]),
+        (1, True, "w", HELD["longer than the host plans"]),
+        (3, False, "pd2", HELD["every other episode"]),
+        (3, True, "pd2", HELD["every other episode"]),
+    ],
+)
 def test_plans_and_states(rows, shared, signal, settings):
     held, plain = pair(rows, shared, signal, settings)
     first, alone = plain.M.copy(), 0

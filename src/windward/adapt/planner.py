@@ -1,6 +1,5 @@
 """Planning on the host for as long as M stays: a few products need no compiled call."""
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +8,9 @@ from windward.core.algorithm import Algorithm
 
 TOLD = ("M", "past", "sigma", "counted")
 """what a planner takes over from the core"""
+
+
+HUGE = 1e37  # near the end of what the core's floats hold
 
 
 class Planned(NamedTuple):
@@ -48,26 +50,27 @@ class Planner:
         self.past = np.zeros((rows, self._start + before.shape[1]), M.dtype)
         self.past[:, self._start :] = before
         self.table = np.zeros((steps + 1, rows, 1 + d_u), M.dtype)
+        self._costs, self._units = self.table[:, :, 0], self.table[:, :, 1:]
 
     def plan(self, c: np.ndarray, aux: dict[str, np.ndarray], unit: np.ndarray) -> Planned | None:
         """The plan after a step that ended no episode; None where a number is not finite."""
-        newest = self._start - self._d_w
+        newest, at = self._start - self._d_w, self.steps
         w_hat = self.past[:, newest : self._start]
         w_hat[:] = self._w_hat(aux, self._gamma)
         window = self.past[:, newest : newest + self._window]
         if self._M.ndim == 2:
-            correction = window @ self._M
+            correction = window.dot(self._M)
         else:
             correction = np.matmul(window[:, None], self._M)[:, 0]
         draw = self._sigma * unit
         added = (correction + draw).ravel().tolist()
-        seen = self.table[self.steps]
-        seen[:, 0], seen[:, 1:] = c, unit
-        # A sum is not finite with any of its parts; where squares overflow the core has a look.
-        if not math.isfinite(np.vdot(w_hat, w_hat) + sum(added) + sum(seen[:, 0].tolist())):
-            w_hat[:], seen[:] = 0, 0
+        self._costs[at], self._units[at] = c, unit
+        # A sum is not finite with any of its parts; what is huge is left to the core.
+        total = np.vdot(w_hat, w_hat) + sum(added) + sum(c.tolist())
+        if not -HUGE < total < HUGE:
+            w_hat[:], self.table[at] = 0, 0
             return None
-        self._start, self.steps = newest, self.steps + 1
+        self._start, self.steps = newest, at + 1
         return Planned(w_hat, correction, draw, added)
 
     def kept(self, learn: bool) -> tuple[np.ndarray, np.ndarray]:
