@@ -54,7 +54,7 @@ def replayed(env, starts, candidates, gamma=1.0, simulator=None):
     space, simulator = env.action_space, simulator or env._module.teacher.simulator
     bounds = space.low.astype(float), space.high.astype(float)
     policy = predictor(ww.bases.load(env.spec.id), space)
-    return replay(simulator, policy, bounds, starts, np.asarray(candidates, float), gamma).costs
+    return replay(simulator, policy, bounds, starts, np.asarray(candidates, float), gamma)
 
 
 def again(env, i, horizon, gamma=1.0):
@@ -142,7 +142,7 @@ def toy_costs(toy, candidates, gamma=1.0, starts=1):
     given = [Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind, age=1) for i in range(starts)]
     bounds = np.full(1, -1.0), np.ones(1)
     M = np.array(candidates, float).reshape(-1, 1, 1, 1)
-    return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma).costs
+    return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma)
 
 
 def test_costs_by_hand():
@@ -156,7 +156,7 @@ def test_M_waits_for_a_full_window():
     wind, bounds = np.ones((6, 1)), (np.full(1, -1.0), np.ones(1))
     starts = [Start(np.zeros(1), np.zeros((2, 1)), wind, age) for age in (0, 1, 2)]
     M = np.array([[[[-0.5]], [[-0.5]]]])
-    costs = replay(Toy(), lambda x: np.zeros((len(x), 1)), bounds, starts, M, 1.0).costs
+    costs = replay(Toy(), lambda x: np.zeros((len(x), 1)), bounds, starts, M, 1.0)
     # x: 0 1 2 2 2 2 after two steps of waiting; 0 1 1.5 ...: half a window cancels a half.
     np.testing.assert_allclose(costs[0, 0], 6 + 1 + 4 * 2**2)
     np.testing.assert_allclose(costs[1, 0], 6 + 1 + 4 * 1.5**2)

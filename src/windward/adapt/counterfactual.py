@@ -4,7 +4,7 @@ Every so many steps: pairs M ± δE are replayed from some recorded states, whic
 then M, 0, M/2, the best of the pairs and some steps along the direction are replayed from others.
 The best takes M's place if it is better than M by a margin, and by its spread over the states or
 nowhere worse. So a candidate is judged by states that did not choose it, and 0, the base policy, is
-always among them. Starts from which M fell are replayed again until it stands.
+always among them.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from windward import checks
-from windward.adapt.replay import Outcome, Record, Start, replay
+from windward.adapt.replay import Record, replay
 from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
@@ -55,13 +55,10 @@ class Search:
     """and of the standard error of the difference"""
     kept: int = 8
     """beginnings of episodes that replays start from, and half as many later pieces"""
-    falls: int = 4
-    """starts from which M fell at most that are replayed again, beside the others"""
 
     def __post_init__(self) -> None:
         for name in ("every", "at_most", "horizon", "longest", "starts", "judges", "pairs", "kept"):
             checks.integer(name, getattr(self, name), 1)
-        checks.integer("falls", self.falls, 0)
 
 
 BASE, HALF, BEST = 1, 2, 3  # places of candidates beside M itself, which is 0
@@ -96,7 +93,6 @@ class Counterfactual:
         self.M = np.zeros(self._shape)
         """for ŵ in its sizes"""
         self._direction = np.zeros(self._shape)
-        self._falls: list[Start] = []
         self._rng = np.random.default_rng((self._seed, 7))
         self._since, self._this_episode, self._updates = 0, 0, 0
         self._length, self._horizon = 0, self.search.horizon
@@ -136,9 +132,7 @@ class Counterfactual:
         due = int(self._since >= self._wait)
         if terminated:  # an end that might have been avoided
             self._wait = search.every
-            horizon = min(max(search.horizon, 3 * self._length // 2), search.longest)
-            if horizon != self._horizon:
-                self._horizon, self._falls = horizon, []
+            self._horizon = min(max(search.horizon, 3 * self._length // 2), search.longest)
             due = max(due, search.per_episode - self._this_episode)
         if ended:
             self.episode += 1
@@ -150,25 +144,16 @@ class Counterfactual:
         # Small matrix products are slower on many threads than on one.
         with threadpool_limits(1, user_api="blas"):
             found = [self.update() for _ in range(due)]
-        longest = 2 * search.every if self._falls else search.at_most
-        self._wait = search.every if any(found) else min(2 * self._wait, longest)
+        self._wait = search.every if any(found) else min(2 * self._wait, search.at_most)
         self._since = 0
         self._this_episode += 0 if ended else due
         return any(found)
 
-    def _replayed(self, candidates: np.ndarray, states: int) -> tuple[list[Start], Outcome]:
-        """Candidates, M first, from so many recorded states and those from which M fell."""
-        starts = [*self.record.starts(states, self._horizon, self._rng), *self._falls]
+    def _costs(self, candidates: np.ndarray, states: int) -> np.ndarray:
+        search = self.search
+        starts = self.record.starts(states, self._horizon, self._rng)
         scaled = candidates * self.record.per_size
-        outcome = replay(
-            self.simulator, self.policy, self._bounds, starts, scaled, self.search.gamma
-        )
-        return starts, outcome
-
-    def _remember_falls(self, starts: list[Start], fell: np.ndarray) -> None:
-        """Keeps the newest starts from which M fell, of those it has just been replayed from."""
-        found = [start for start, each in zip(starts, fell, strict=True) if each]
-        self._falls = found[-self.search.falls :] if self.search.falls else []
+        return replay(self.simulator, self.policy, self._bounds, starts, scaled, search.gamma)
 
     def update(self) -> bool:
         """Looks for a better M; whether there was one."""
@@ -182,7 +167,7 @@ class Counterfactual:
         size = search.sizes[self._updates % len(search.sizes)]
         self._updates += 1
         tried = np.concatenate([M[None], M + size * noise, M - size * noise])
-        costs = self._replayed(tried, search.starts)[1].costs
+        costs = self._costs(tried, search.starts)
         plus, minus = costs[:, 1 : 1 + search.pairs], costs[:, 1 + search.pairs :]
         slope = np.einsum("sp,phud->hud", plus - minus, noise)
         slope /= max(self.record.effect(slope), 1e-12)
@@ -192,13 +177,12 @@ class Counterfactual:
         candidates = np.stack(
             [M, 0 * M, 0.5 * M, best, *(M + length * step for length in search.steps)]
         )
-        starts, outcome = self._replayed(candidates, search.judges)
-        chosen = self._judge(candidates, outcome.costs)
-        self._remember_falls(starts, outcome.ended[:, chosen])
-        return chosen > 0
+        if not np.ptp(costs):  # nothing makes a difference, as where all stand: is M still needed?
+            candidates = candidates[:BEST]
+        return self._judge(candidates, self._costs(candidates, search.judges))
 
-    def _judge(self, candidates: np.ndarray, costs: np.ndarray) -> int:
-        """Puts the best candidate in M's place, if it is better beyond doubt; which it is."""
+    def _judge(self, candidates: np.ndarray, costs: np.ndarray) -> bool:
+        """Puts the best candidate in M's place, if it is better beyond doubt."""
         search = self.search
         gain = costs[:, :1] - costs
         size = np.abs(costs[:, 0]).mean()
@@ -208,7 +192,7 @@ class Counterfactual:
         beyond_doubt = (gain.mean(axis=0) > search.spread * error) | (gain >= 0).all(axis=0)
         sure = (gain.mean(axis=0) > search.margin * size) & beyond_doubt
         if not sure.any():
-            return 0
+            return False
         chosen = int(np.where(sure, gain.mean(axis=0), -np.inf).argmax())
         percent = 100 * float(gain.mean(axis=0)[chosen]) / max(size, 1e-12)
         if chosen == BASE:
@@ -218,18 +202,14 @@ class Counterfactual:
         elif not self.M.any():
             self._say(f"began to correct: replay was {percent:.0f} % better than the base policy")
         self.M = candidates[chosen]
-        return chosen
+        return True
 
     def _say(self, what: str) -> None:
         self.decisions.append(f"after episode {self.episode}, step {self.record.steps}: {what}")
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything in numbers, for a file."""
-        falls = {
-            f"falls_{name}": np.array([getattr(start, name) for start in self._falls], float)
-            for name in Start._fields
-        }
-        return {**self.record.arrays(), "M": self.M, "direction": self._direction, **falls}
+        return {**self.record.arrays(), "M": self.M, "direction": self._direction}
 
     def memory(self) -> dict[str, Any]:
         """The rest, as JSON can hold it."""
@@ -251,26 +231,12 @@ class Counterfactual:
             for name in ("M", "direction"):
                 checks.finite_array(name, arrays[name])
                 checks.shape(name, arrays[name], self._shape, "(h, d_u, d_w)")
-            falls = self._falls_from(arrays, counts["_horizon"])
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"it is no record of replays: {error!r}") from error
-        self.record, self._rng, self.decisions, self._falls = fresh, rng, decisions, falls
+        self.record, self._rng, self.decisions = fresh, rng, decisions
         self.M, self._direction = arrays["M"], arrays["direction"]
         for name, value in counts.items():
             setattr(self, name, value)
-
-    def _falls_from(self, arrays: dict[str, np.ndarray], horizon: int) -> list[Start]:
-        """The starts from which M fell, of a file."""
-        h, _, d_w = self._shape
-        n = len(arrays["falls_x"])
-        shapes = {"x": (n, d_w), "window": (n, h, d_w), "wind": (n, horizon, d_w), "age": (n,)}
-        columns = []
-        for name in Start._fields:
-            each = checks.finite_array(f"falls_{name}", arrays[f"falls_{name}"])
-            if n:  # an empty array has no shape to tell
-                checks.shape(f"falls_{name}", each, shapes[name], name)
-            columns.append(each)
-        return [Start(x, window, wind, int(age)) for x, window, wind, age in zip(*columns)]  # noqa: B905
 
 
 COUNTS = ("_since", "_this_episode", "_updates", "_wait", "_length", "_horizon", "episode")

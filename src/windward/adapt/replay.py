@@ -39,13 +39,6 @@ class Start(NamedTuple):
     age: int  # steps since its episode began, as far as that matters: h at most
 
 
-class Outcome(NamedTuple):
-    """What replays came to, (starts, candidates) each."""
-
-    costs: np.ndarray  # discounted
-    ended: np.ndarray  # bool: by itself, before the wind was over
-
-
 class Record:
     """Steps in pieces of episodes, and the sizes of ŵ over all steps seen.
 
@@ -213,8 +206,8 @@ def replay(
     starts: list[Start],
     candidates: np.ndarray,
     gamma: float,
-) -> Outcome:
-    """What candidates for M come to from each start; corrections in [-1, 1] units.
+) -> np.ndarray:
+    """Discounted costs of candidates for M, (starts, candidates); corrections in [-1, 1] units.
 
     Every candidate meets the same wind from the same states. The base policy acts alone until the
     window is full, as in the world. An episode that ends pays no more.
@@ -252,6 +245,4 @@ def replay(
     if broken.any():  # as bad as can be, and still a number
         known = cost[~broken] if not broken.all() else np.zeros(1)
         cost[broken] = known.max() + np.ptp(known) + 1.0
-    ended = np.ones(len(rows), dtype=bool)
-    ended[index] = False
-    return Outcome(cost.reshape(shape), ended.reshape(shape))
+    return cost.reshape(shape)
