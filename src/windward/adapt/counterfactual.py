@@ -113,6 +113,11 @@ class Counterfactual:
         pushes = self.simulator.pushes if isinstance(self.simulator, LearnedSimulator) else None
         return Record(h, d_w, self.search.kept, pushes)
 
+    def left(self) -> None:
+        """An episode begins, wherever the last one was."""
+        self.record.cut()
+        self._length = self._this_episode = 0
+
     def before(self, x: Any) -> None:
         """Called before the environment is stepped, with what is observed, rows."""
         if isinstance(self.simulator, LearnedSimulator):  # its states are what is observed

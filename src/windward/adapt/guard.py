@@ -51,6 +51,10 @@ class Guard:
         """One step's reward."""
         self._total += reward
 
+    def left(self) -> None:
+        """An episode was left before its end: its return tells nothing."""
+        self._total = 0.0
+
     def end(self) -> bool:
         """An episode is over; whether M is to be forgotten."""
         total, self._total = self._total, 0.0

@@ -131,12 +131,21 @@ class Module:
         if not self.explores:
             self.engine.quieten()
 
+    def unfreeze(self) -> None:
+        """Adapts again, from where it was."""
+        self.frozen = False
+        if self.resting:  # what was seen while frozen must not reach the next episode
+            self._end(self.mid_episode)
+
     def begin(self, x: np.ndarray, rows: np.ndarray | None = None) -> None:
         """Episodes begin in rows (all if None), wherever the last ones were."""
         rows = self._all if rows is None else rows
-        self._end(rows & self.mid_episode)
+        left = rows & self.mid_episode
+        self._end(left)
+        if self.guard is not None and left.any():
+            self.guard.left()
         if self.teacher is not None:
-            self.teacher.record.cut()
+            self.teacher.left()
         self._pending, self.episode_steps = None, 0
         self.fallback, self.ended = self.fallback & ~rows, self.ended & ~rows
         self.look(x, rows)
@@ -148,7 +157,7 @@ class Module:
         # Its cost is unknown, so the step itself is refused and only the end counts.
         unknown = np.where(rows, np.nan, 0.0)
         step = Step(unknown, self.engine.blank(), self._none, rows, rows)
-        self.engine.observe(step, not self.frozen, self._quiet_unit())
+        self.engine.observe(step, not (self.frozen or self.resting), self._quiet_unit())
         self.mid_episode = self.mid_episode & ~rows
 
     def look(self, x: np.ndarray, rows: np.ndarray | None = None) -> None:
@@ -240,7 +249,9 @@ class Module:
         happened = Happened(pending.x, u, reward, x_next, terminated, gone, learn)
         valid = self._all if phantom is None else ~phantom
         if rests:
-            return self._rested(pending, u, reward, x_next, ended)
+            return self._rested(
+                pending, u, reward, x_next if shown is None else shown, ended, valid
+            )
         calm = going and alone is None and phantom is None and finite(x_next)
         good = valid if calm else self._good(happened, alone, valid)
         aux, usable = self._signal(happened, good)
@@ -268,17 +279,24 @@ class Module:
         return report
 
     def _rested(
-        self, pending: _Pending, u: np.ndarray, reward: np.ndarray, x_next: np.ndarray, ended: Any
+        self,
+        pending: _Pending,
+        u: np.ndarray,
+        reward: np.ndarray,
+        x: np.ndarray,
+        ended: np.ndarray,
+        valid: np.ndarray,
     ) -> Report:
         """A step that the guard left to the base policy: it teaches nothing, and ŵ is not asked.
 
-        There is one row: returns of several are not told apart.
+        `x` is what is seen next. There is one row: returns of several are not told apart.
         """
         assert self.guard is not None
-        fault = ~np.isfinite(reward)
+        fault = valid & ~np.isfinite(reward)
         self.faults.note("reward", fault)
-        self.ended, self.mid_episode, self.fallback = ended, ~ended, self._none
-        self.look(x_next)
+        self.ended, self.fallback = ended, self._none
+        self.mid_episode = np.where(valid, ~ended, self.mid_episode)
+        self.look(x)
         w_hat = np.zeros((self.rows, self.engine.algorithm.d_w))
         report = self._report(pending, w_hat, u, fault)
         self._judge(self.guard, reward)

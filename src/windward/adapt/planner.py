@@ -1,6 +1,6 @@
 """Planning on the host for as long as M stays: a few products need no compiled call."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,7 +10,7 @@ TOLD = ("M", "past", "sigma", "counted")
 """what a planner takes over from the core"""
 
 
-HUGE = 1e37  # near the end of what the core's floats hold
+HUGE = 1e20  # squares beyond it might overflow in the core, which looks at such steps singly
 
 
 class Planned(NamedTuple):
@@ -50,7 +50,7 @@ class Planner:
         self.past = np.zeros((rows, self._start + before.shape[1]), M.dtype)
         self.past[:, self._start :] = before
         self.table = np.zeros((steps + 1, rows, 1 + d_u), M.dtype)
-        self._costs, self._units = self.table[:, :, 0], self.table[:, :, 1:]
+        self._look()
 
     def plan(self, c: np.ndarray, aux: dict[str, np.ndarray], unit: np.ndarray) -> Planned | None:
         """The plan after a step that ended no episode; None where a number is not finite."""
@@ -66,12 +66,20 @@ class Planner:
         added = (correction + draw).ravel().tolist()
         self._costs[at], self._units[at] = c, unit
         # A sum is not finite with any of its parts; what is huge is left to the core.
-        total = np.vdot(w_hat, w_hat) + sum(added) + sum(c.tolist())
+        total = np.vdot(w_hat, w_hat) + np.vdot(c, c) + sum(added)
         if not -HUGE < total < HUGE:
             w_hat[:], self.table[at] = 0, 0
             return None
         self._start, self.steps = newest, at + 1
-        return Planned(w_hat, correction, draw, added)
+        return Planned(w_hat.copy(), correction, draw, added)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy's views are of its own table."""
+        self.__dict__.update(state)
+        self._look()
+
+    def _look(self) -> None:
+        self._costs, self._units = self.table[:, :, 0], self.table[:, :, 1:]
 
     def kept(self, learn: bool) -> tuple[np.ndarray, np.ndarray]:
         """All that it planned; `learn` says whether these steps teach."""

@@ -73,7 +73,7 @@ class Shell:
 
     def unfreeze(self) -> None:
         """Adapts again, from where it was."""
-        self._module.frozen = False
+        self._module.unfreeze()
 
     @property
     def updates_when_told(self) -> bool:

@@ -23,11 +23,20 @@ class StepViews:
     """The columns of a table."""
 
     def __init__(self, table: np.ndarray, program: Program) -> None:
-        self._rows = len(table)
+        self._given, self._rows = (table, program), len(table)
+        self._usual: bool | None = None  # `learn`, if the flags are those of a usual step
+        self._look()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A copy's views are of its own table."""
+        self.__dict__.update(state)
+        self._look()
+
+    def _look(self) -> None:
+        table, program = self._given
         self._c, self._flags, self._u = table[:, 0], table[:, 1:HEAD], table[:, HEAD]
         self._aux = [(name, table[:, columns]) for name, columns in program.columns]
         self._unit = table[:, program.unit_columns]
-        self._usual: bool | None = None  # `learn`, if the flags are those of a usual step
 
     def fill(self, step: Step, learn: bool, unit: np.ndarray) -> None:
         """Writes a step down."""

@@ -37,10 +37,10 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
       sigma: standard deviation of the noise, in actions scaled to [-1, 1]. eta: learning rate.
       guard: whether adaptation is judged, and steps back where it does harm: by replays for
         "counterfactual"; else by returns, for which some episodes are left to the base policy.
-      options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_steps (64 if nothing
-        is said: gradients are summed until then), every_episodes, projection, M0 ...; for
-        "counterfactual" also search=Search(...). preset="paper" is the paper's update as printed,
-        without a guard.
+      options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes, projection,
+        M0 ...; for continuous actions every_steps, for "reinforce" 64 if nothing is said: M moves
+        with every 64th step, and gradients are summed until then. For "counterfactual" also
+        search=Search(...). preset="paper" is the paper's update as printed, without a guard.
 
     Bad input never reaches the actuator: see `faults`.
 
