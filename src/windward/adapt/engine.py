@@ -185,9 +185,15 @@ class Engine:
 
     def shaped(self, aux: dict[str, Any]) -> dict[str, np.ndarray]:
         """Aux values as tables with a row for each environment; refuses what is no such thing."""
-        return {
-            name: _table(aux[name], shape) for name, shape in self._shapes.items() if name in aux
-        }
+        for name, shape in self._shapes.items():
+            each = aux.get(name)
+            if type(each) is not np.ndarray or each.shape != shape or each.dtype != np.float64:
+                return {
+                    name: _table(aux[name], shape)
+                    for name, shape in self._shapes.items()
+                    if name in aux
+                }
+        return aux
 
     def blank(self) -> dict[str, np.ndarray]:
         """Aux values of nothing."""

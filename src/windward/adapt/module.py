@@ -39,8 +39,8 @@ class Report(NamedTuple):
         """What the step of one row came to, arrays and bools only."""
         return {
             "w_hat": self.w_hat[i], "correction": self.correction[i], "noise": self.noise[i],
-            "action": self.action[i], "clipped": bool(self.clipped[i]),
-            "fault": bool(self.fault[i]), "resting": bool(self.resting[i]),
+            "action": self.action[i], "clipped": self.clipped.item(i),
+            "fault": self.fault.item(i), "resting": self.resting.item(i),
         }  # fmt: skip
 
 

@@ -66,7 +66,7 @@ class Planner:
         added = (correction + draw).ravel().tolist()
         self._costs[at], self._units[at] = c, unit
         # A sum is not finite with any of its parts; what is huge is left to the core.
-        total = np.vdot(w_hat, w_hat) + np.vdot(c, c) + sum(added)
+        total = np.vdot(w_hat, w_hat) + sum(added) + sum([each * each for each in c.tolist()])
         if not -HUGE < total < HUGE:
             w_hat[:], self.table[at] = 0, 0
             return None
