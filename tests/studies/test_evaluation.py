@@ -56,7 +56,7 @@ def test_a_greedy_base_policy_is_shown_once() -> None:
 
 
 def test_exploration_and_learning_change_what_happens_and_are_repeatable() -> None:
-    first, again = (evaluate(*PENDULUM, **SMALL, eta=1e-3) for _ in range(2))
+    first, again = (evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1) for _ in range(2))
     assert (first.runs["adapted"].returns != first.runs["base"].returns).all()
     assert first.runs["adapted"].M_norm.all()
     assert first.signal == "pd3"
@@ -67,22 +67,22 @@ def test_exploration_and_learning_change_what_happens_and_are_repeatable() -> No
 
 
 def test_a_seed_means_the_same_wherever_the_seeds_begin() -> None:
-    both = evaluate(*PENDULUM, **SMALL, eta=1e-3)
-    second = evaluate(*PENDULUM, **SMALL | {"seeds": 1}, first_seed=1, eta=1e-3)
+    both = evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1)
+    second = evaluate(*PENDULUM, **SMALL | {"seeds": 1}, first_seed=1, eta=1e-3, every_episodes=1)
     assert second.seeds == (1,)
     for policy, runs in second.runs.items():
         np.testing.assert_array_equal(runs.returns[0], both.runs[policy].returns[1])
 
 
 def test_M_stays_when_frozen() -> None:
-    found = evaluate(*PENDULUM, **SMALL, eta=1e-3, freeze_after=1)
+    found = evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1, freeze_after=1)
     norm = found.runs["adapted"].M_norm
     np.testing.assert_array_equal(norm[:, 1:], norm[:, :1].repeat(2, axis=1))
     assert norm.all()
 
 
 def test_the_trace_is_of_the_first_seed_and_shows_the_wind() -> None:
-    found = evaluate(*PENDULUM, **SMALL, eta=1e-3)
+    found = evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1)
     trace = found.trace
     assert trace.episode.tolist() == [0] * 12 + [1] * 12 + [2] * 12
     np.testing.assert_allclose(trace.w_hat[:, 1], trace.wind["qvel"][:, 0], atol=1e-6)

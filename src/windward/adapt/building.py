@@ -28,7 +28,7 @@ IDLE = (
 """options that mean nothing to replays"""
 PAPER = "paper"
 EVERY_STEPS = 64
-"""M moves with every so-many-th step if nothing is said: between them no compiled call is due"""
+"""M moves with every so-many-th step if nothing is said (deviation 21): no call is due between"""
 MARGIN = 1.0
 """how much better M must be in a learned simulator, in shares of the motion that it misses"""
 
