@@ -52,7 +52,7 @@ class Demo:
 
     seeds: int = 3
     """seeds, from 100 on"""
-    episodes: int = 4
+    episodes: int = 3
     """episodes of each seed, over which the correction learns"""
     out: Path = Path("out/demo")
     """folder for the page, the figure, the raw results and the summary"""
