@@ -106,11 +106,18 @@ def test_the_benchmark_of_simulators_reaches_what_is_asked() -> None:
     assert report["batched_over_rollout"] >= 0.6
 
 
+def test_the_benchmark_of_the_layer_reaches_what_is_asked() -> None:
+    report = json.loads((ROOT / "benchmarks" / "overhead.json").read_text())
+    assert report["overhead_over_env_step"] <= 0.5
+    assert report["pd3_over_env_step"] <= 1.5
+    assert report["vector16_over_one"] <= 4
+
+
 def test_the_readme_shows_the_demo_as_it_came_out() -> None:
     summary = json.loads((ROOT / "results" / "demo" / "summary.json").read_text())
     assert summary["command"] == "windward demo"
     readme = (ROOT / "README.md").read_text()
-    found = summary["numbers"]["all 5 episodes"]
+    found = summary["numbers"]["all 3 episodes"]
     named = {"base, no wind": "nominal", "base": "base", "adapted": "adapted"}
     rows = {shown: found["policies"][name] for shown, name in named.items()}
     for shown, row in (rows | {"adapted - base, paired": found["adapted_minus_base"]}).items():
