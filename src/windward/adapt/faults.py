@@ -1,7 +1,9 @@
 """Bad input in a control loop: what kinds there are, said once each and counted."""
 
+import math
 import warnings
 from collections import Counter
+from typing import Any
 
 import numpy as np
 
@@ -36,3 +38,19 @@ class Faults(Counter[str]):
                 stacklevel=5,
             )
         self[kind] += int(rows.sum())
+
+
+def finite(x: np.ndarray) -> bool:
+    """Whether all numbers are finite."""
+    if x.dtype.kind != "f":
+        return True
+    # A sum of squares is quick; where it overflows the numbers themselves are looked at.
+    return math.isfinite(np.vdot(x, x)) or bool(np.isfinite(x).all())
+
+
+def finite_rows(x: Any) -> np.ndarray:
+    """Which rows have finite numbers only."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "fc":
+        return np.ones(len(array), dtype=bool)
+    return np.isfinite(array).reshape(len(array), -1).all(axis=1)

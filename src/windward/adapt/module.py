@@ -4,58 +4,20 @@ A fault (a number that is not finite, a simulator or critic that raises or is la
 the one that it befell is not learned from, and at the next one the base action is executed alone.
 """
 
-import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from windward.adapt.actuation import Actuation, Executed, none
+from windward.adapt.actuation import Actuation, none
 from windward.adapt.counterfactual import Counterfactual
 from windward.adapt.engine import Engine
-from windward.adapt.faults import Faults
+from windward.adapt.faults import Faults, finite, finite_rows
 from windward.adapt.guard import Guard
+from windward.adapt.reports import Pending, Report
 from windward.adapt.sources import Aux, Happened, Source
 from windward.adapt.table import Step
 from windward.core import signals
-
-
-class Report(NamedTuple):
-    """What a step came to, rows: `info["windward"]`.
-
-    `fault` marks steps that taught nothing: one that met bad input, and the one after it.
-    `resting` ones were left to the base policy by the guard.
-    """
-
-    w_hat: np.ndarray
-    correction: np.ndarray
-    noise: np.ndarray
-    action: np.ndarray
-    clipped: np.ndarray
-    fault: np.ndarray
-    resting: np.ndarray
-
-    def row(self, i: int) -> dict[str, Any]:
-        """What the step of one row came to, arrays and bools only."""
-        return {
-            "w_hat": self.w_hat[i], "correction": self.correction[i], "noise": self.noise[i],
-            "action": self.action[i], "clipped": self.clipped.item(i),
-            "fault": self.fault.item(i), "resting": self.resting.item(i),
-        }  # fmt: skip
-
-
-class _Pending(NamedTuple):
-    """An action whose outcome is not known yet."""
-
-    made: Executed
-    alone: np.ndarray | None  # rows that act by the base policy, None for none
-    x: Any
-    correction: np.ndarray
-    noise: np.ndarray
-
-    def executed(self, part: np.ndarray) -> np.ndarray:
-        """What of the correction or the noise was executed."""
-        return part if self.alone is None else np.where(self.alone[:, None], 0.0, part)
 
 
 class Module:
@@ -88,7 +50,7 @@ class Module:
         self.episode_steps = 0
         """of the episode in the first row"""
         self._source_at_first = source.memory()
-        self._pending: _Pending | None = None
+        self._pending: Pending | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -193,7 +155,7 @@ class Module:
         if asks and not rests and not self._asked_before(made.action):
             alone, made = self._all, self.actuation.alone(base)
         correction = 0.0 * engine.correction if waits else engine.correction
-        self._pending = _Pending(made, alone, self.x, correction, engine.draw)
+        self._pending = Pending(made, alone, self.x, correction, engine.draw)
         return made.action
 
     def _waits(self) -> bool:
@@ -280,7 +242,7 @@ class Module:
 
     def _rested(
         self,
-        pending: _Pending,
+        pending: Pending,
         u: np.ndarray,
         reward: np.ndarray,
         x: np.ndarray,
@@ -303,7 +265,7 @@ class Module:
         return report
 
     def _report(
-        self, pending: _Pending, w_hat: np.ndarray, u: np.ndarray, fault: np.ndarray
+        self, pending: Pending, w_hat: np.ndarray, u: np.ndarray, fault: np.ndarray
     ) -> Report:
         executed = pending.executed
         return Report(
@@ -356,7 +318,7 @@ class Module:
         if good is not self._all:
             if not good.any():
                 return self.engine.blank(), good
-            happened = _mended(happened, good)  # good rows must not fail for what others hold
+            happened = happened.mended(good)  # good rows must not fail for what others hold
         try:
             in_time, aux = self._in_time(self.source.after, happened)
             aux = self.engine.shaped(aux) if in_time else {}
@@ -377,26 +339,3 @@ class Module:
         if self.explores:
             return None
         return np.zeros((self.rows, self.actuation.d_u))
-
-
-def finite(x: np.ndarray) -> bool:
-    """Whether all numbers are finite."""
-    if x.dtype.kind != "f":
-        return True
-    # A sum of squares is quick; where it overflows the numbers themselves are looked at.
-    return math.isfinite(np.vdot(x, x)) or bool(np.isfinite(x).all())
-
-
-def finite_rows(x: Any) -> np.ndarray:
-    """Which rows have finite numbers only."""
-    array = np.asarray(x)
-    if array.dtype.kind not in "fc":
-        return np.ones(len(array), dtype=bool)
-    return np.isfinite(array).reshape(len(array), -1).all(axis=1)
-
-
-def _mended(happened: Happened, good: np.ndarray) -> Happened:
-    """Zeros in place of the observations and rewards of rows that are not good."""
-    x, x_next, reward = (np.array(a) for a in (happened.x, happened.x_next, happened.reward))
-    x[~good], x_next[~good], reward[~good] = 0, 0, 0
-    return happened._replace(x=x, x_next=x_next, reward=reward)

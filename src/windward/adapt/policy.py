@@ -10,7 +10,7 @@ import numpy as np
 from windward import checks
 from windward.adapt.building import find_source, make_module
 from windward.adapt.deadline import Deadline
-from windward.adapt.module import Report
+from windward.adapt.reports import Report
 from windward.adapt.shell import Shell
 from windward.adapt.vector import within_reach
 from windward.bases.sb3 import Inputs, library_of

@@ -34,6 +34,12 @@ class Happened(NamedTuple):
     gone: np.ndarray  # (B,) bool: the environment has been reset already
     learn: bool = True  # whether rewards are known and adaptation goes on
 
+    def mended(self, good: np.ndarray) -> "Happened":
+        """Zeros in place of the observations and rewards of rows that are not good."""
+        x, x_next, reward = (np.array(each) for each in (self.x, self.x_next, self.reward))
+        x[~good], x_next[~good], reward[~good] = 0, 0, 0
+        return self._replace(x=x, x_next=x_next, reward=reward)
+
 
 class Source(Protocol):
     """What makes the aux values of a signal."""

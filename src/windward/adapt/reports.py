@@ -1,0 +1,45 @@
+"""What a step of the adaptive layer came to, and what is kept of an action until it is known."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from windward.adapt.actuation import Executed
+
+
+class Report(NamedTuple):
+    """What a step came to, rows: `info["windward"]`.
+
+    `fault` marks steps that taught nothing: one that met bad input, and the one after it.
+    `resting` ones were left to the base policy by the guard.
+    """
+
+    w_hat: np.ndarray
+    correction: np.ndarray
+    noise: np.ndarray
+    action: np.ndarray
+    clipped: np.ndarray
+    fault: np.ndarray
+    resting: np.ndarray
+
+    def row(self, i: int) -> dict[str, Any]:
+        """What the step of one row came to, arrays and bools only."""
+        return {
+            "w_hat": self.w_hat[i], "correction": self.correction[i], "noise": self.noise[i],
+            "action": self.action[i], "clipped": self.clipped.item(i),
+            "fault": self.fault.item(i), "resting": self.resting.item(i),
+        }  # fmt: skip
+
+
+class Pending(NamedTuple):
+    """An action whose outcome is not known yet."""
+
+    made: Executed
+    alone: np.ndarray | None  # rows that act by the base policy, None for none
+    x: Any
+    correction: np.ndarray
+    noise: np.ndarray
+
+    def executed(self, part: np.ndarray) -> np.ndarray:
+        """What of the correction or the noise was executed."""
+        return part if self.alone is None else np.where(self.alone[:, None], 0.0, part)
