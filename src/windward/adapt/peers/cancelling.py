@@ -2,12 +2,15 @@
 
 from typing import Any, Protocol
 
+import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.peers.input_maps import InputMap, Regressed
+from windward.adapt.peers.hearing import signal_source
+from windward.adapt.peers.input_maps import InputMap, Regressed, make_map
 from windward.adapt.peers.laws import AUTHORITY
 from windward.adapt.peers.least_squares import inverse
+from windward.adapt.peers.slot import Slot
 from windward.adapt.sources import Happened
 
 DITHER = 0.05
@@ -75,3 +78,19 @@ def _dither(sigma: Any, input_map: InputMap) -> float:
     if value and not online:
         raise ValueError(f"sigma is for input_map='online', which learns from it; got {sigma!r}")
     return value
+
+
+class CancellingSlot(Slot):
+    """The wrapper around such a law; `given` are the arguments that it was made with."""
+
+    def __init__(self, env: gym.Env, take_off: Filter, given: dict[str, Any]) -> None:
+        super().__init__(env, given)
+        source = signal_source(env, *(given[name] for name in ("signal", "model", "simulator")))
+        self._map = make_map(given["input_map"], source, env)
+        settings = (given[name] for name in ("weights", "sigma", "seed"))
+        self._fill(Cancelling(take_off, self._map, *settings), source)
+
+    @property
+    def B(self) -> np.ndarray:
+        """The input map, as it is now."""
+        return self._map.B.copy()

@@ -19,11 +19,8 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.peers.cancelling import Cancelling
-from windward.adapt.peers.hearing import signal_source
-from windward.adapt.peers.input_maps import make_map
+from windward.adapt.peers.cancelling import CancellingSlot
 from windward.adapt.peers.laws import AUTHORITY
-from windward.adapt.peers.slot import Slot
 
 
 class PiecewiseConstant:
@@ -51,7 +48,7 @@ class PiecewiseConstant:
         return np.asarray(self.eta)
 
 
-class L1Augmentation(Slot):
+class L1Augmentation(CancellingSlot):
     """L1 adaptive control on top of a policy, after Cheng et al. 2022, by the law of this module.
 
     Arguments are those of `DisturbanceObserver`, but for: `a`, the rate of the predictor's error,
@@ -77,14 +74,4 @@ class L1Augmentation(Slot):
             "signal": signal, "model": model, "simulator": simulator, "input_map": input_map,
             "a": a, "bandwidth": bandwidth, "weights": weights, "sigma": sigma, "seed": seed,
         }  # fmt: skip
-        super().__init__(env, given)
-        source = signal_source(env, signal, model, simulator)
-        self._map = make_map(input_map, source, env)
-        self._fill(
-            Cancelling(PiecewiseConstant(a, bandwidth), self._map, weights, sigma, seed), source
-        )
-
-    @property
-    def B(self) -> np.ndarray:
-        """The input map, as it is now."""
-        return self._map.B.copy()
+        super().__init__(env, PiecewiseConstant(a, bandwidth), given)

@@ -12,10 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.peers.cancelling import Cancelling
-from windward.adapt.peers.hearing import signal_source
-from windward.adapt.peers.input_maps import make_map
-from windward.adapt.peers.slot import Slot
+from windward.adapt.peers.cancelling import CancellingSlot
 
 
 class QFilter:
@@ -37,7 +34,7 @@ class QFilter:
         return np.asarray(self._gain * B_inverse @ self.d)
 
 
-class DisturbanceObserver(Slot):
+class DisturbanceObserver(CancellingSlot):
     """Subtracts the last ŵ, smoothed, through the inverse of the input map B.
 
     The action given to `step` is the base action, and `info["windward"]` and faults are as in
@@ -79,12 +76,4 @@ class DisturbanceObserver(Slot):
             "signal": signal, "model": model, "simulator": simulator, "input_map": input_map,
             "gain": gain, "bandwidth": bandwidth, "weights": weights, "sigma": sigma, "seed": seed,
         }  # fmt: skip
-        super().__init__(env, given)
-        source = signal_source(env, signal, model, simulator)
-        self._map = make_map(input_map, source, env)
-        self._fill(Cancelling(QFilter(gain, bandwidth), self._map, weights, sigma, seed), source)
-
-    @property
-    def B(self) -> np.ndarray:
-        """The input map, as it is now."""
-        return self._map.B.copy()
+        super().__init__(env, QFilter(gain, bandwidth), given)
