@@ -1,9 +1,13 @@
 """Steps side by side give what one update after the other gives."""
 
+from collections.abc import Iterator
+from contextlib import closing
+
 import jax
 import numpy as np
 import pytest
 
+from windward.agents.crew import Crew
 from windward.agents.learner import Learner, Rule, init, update, vector_step
 from windward.agents.losses import Batch
 from windward.agents.pipeline import Pipeline
@@ -35,15 +39,20 @@ def start() -> Learner:
     return init(RULE, 3, 2, (8, 8), seed=0)
 
 
-def test_to_the_last_bit(start: Learner) -> None:
-    learner, pipeline = start, Pipeline(RULE, start)
+@pytest.fixture(params=[0, 1, 3])
+def crew(request: pytest.FixtureRequest) -> Iterator[Crew]:
+    with closing(Crew(request.param)) as crew:
+        yield crew
+
+
+def test_to_the_last_bit(start: Learner, crew: Crew) -> None:
+    learner, pipeline = start, Pipeline(RULE, start, crew)
     for batch in _batches(10):
         learner, losses = update(RULE, learner, batch)
         pending = pipeline.submit(batch)
     assert float(pending.critic.result().loss) == float(losses[0])
     assert float(pending.policy.result().loss) == float(losses[1])
     assert _equal(pipeline.learner(), learner)
-    pipeline.close()
 
 
 def test_targets_are_copied_when_due_and_held_between(start: Learner) -> None:
@@ -59,27 +68,25 @@ def test_targets_are_copied_when_due_and_held_between(start: Learner) -> None:
             assert not np.array_equal(learner.critic["w0"], before.critic["w0"])
 
 
-def test_an_error_in_a_thread_comes_out(start: Learner) -> None:
-    pipeline = Pipeline(RULE, start)
+def test_an_error_in_a_thread_comes_out(start: Learner, crew: Crew) -> None:
+    pipeline = Pipeline(RULE, start, crew)
     wrong = _batches(1)[0]._replace(x=np.zeros((16, 7), np.float32))
     with pytest.raises((TypeError, ValueError)):
         pipeline.submit(wrong).critic.result()
-    pipeline.close()
 
 
-def test_a_vector_head_takes_its_steps_beside_the_others() -> None:
+def test_a_vector_head_takes_its_steps_beside_the_others(crew: Crew) -> None:
     start = init(RULE, 3, 2, (8, 8), seed=0, d_w=4)
     rng = np.random.default_rng(9)
     batches = [
         batch._replace(vector=rng.normal(size=(16, 4)).astype(np.float32))
         for batch in _batches(2 * RULE.period + 1)
     ]
-    pipeline, by_hand = Pipeline(RULE, start), start
+    pipeline, by_hand = Pipeline(RULE, start, crew), start
     for batch in batches:
         pipeline.submit(batch)
         by_hand, _ = update(RULE, by_hand, batch)
     assert _equal(pipeline.learner(), by_hand)
-    pipeline.close()
     assert not np.array_equal(by_hand.target_vector["w0"], start.vector["w0"])
 
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from windward.bases.critics import value_of
 from windward.bases.networks import Params, critic, forward, policy
-from windward.bases.td import td_loss
+from windward.bases.td import squared_loss, td_goal
 
 LIMIT = 2.0
 """what the policy's output before tanh may reach for nothing: tanh(2) = 0.96"""
@@ -48,20 +48,20 @@ def project(reward: jax.Array, discount: jax.Array, p: jax.Array, atoms: jax.Arr
     return jnp.zeros_like(p).at[rows, left].add(p * (1.0 - share)).at[rows, right].add(p * share)
 
 
-def critic_loss(
-    params: Params, target: Params, target_policy: Params, batch: Batch, atoms: jax.Array
-) -> jax.Array:
-    """Cross-entropy to the projected target distribution, or squared TD error with one atom."""
+def critic_goal(target: Params, target_policy: Params, batch: Batch, atoms: jax.Array) -> jax.Array:
+    """What the critic shall say of (x, u): a distribution on the atoms, or with one a value."""
     u_next = policy(target_policy, batch.x_next)
     if atoms.shape[0] == 1:
-        return td_loss(
-            params, target, batch.x, batch.u, batch.reward[:, None], batch.discount, batch.x_next,
-            u_next,
-        )  # fmt: skip
+        return td_goal(target, batch.reward[:, None], batch.discount, batch.x_next, u_next)
     ahead = critic(target, batch.x_next, u_next)
-    logits = critic(params, batch.x, batch.u)
-    goal = project(batch.reward, batch.discount, jax.nn.softmax(ahead), atoms)
-    return -(jax.lax.stop_gradient(goal) * jax.nn.log_softmax(logits)).sum(axis=-1).mean()
+    return project(batch.reward, batch.discount, jax.nn.softmax(ahead), atoms)
+
+
+def critic_loss(params: Params, goal: jax.Array, x: jax.Array, u: jax.Array) -> jax.Array:
+    """Cross-entropy to the goal's distribution, or squared error with one atom."""
+    if goal.shape[1] == 1:
+        return squared_loss(params, goal, x, u)
+    return -(goal * jax.nn.log_softmax(critic(params, x, u))).sum(axis=-1).mean()
 
 
 def policy_gradient(

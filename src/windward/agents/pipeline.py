@@ -1,16 +1,16 @@
-"""Updates in threads of their own: the networks' steps run side by side.
+"""Updates as tasks of a crew: what does not wait for one another runs side by side.
 
-The policy's step k needs the critic from before step k, and the critic's needs the policy only when
-targets are copied. So neither waits for the other, each keeps one core busy, and the result is that
-of one update after the other, to the last bit.
+The policy's step k needs the critic from before step k; the critic's needs its goal, which follows
+from the target networks and the batch alone, and these change only when they are copied. The
+result is that of one update after the other, to the last bit.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
 
-from windward.agents.learner import Learner, Rule, critic_step, policy_step, vector_step
+from windward.agents.crew import Crew, Task, given
+from windward.agents.learner import Learner, Rule, critic_step, goal_step, policy_step, vector_step
 from windward.agents.losses import Batch
 
 
@@ -25,9 +25,9 @@ class Half(NamedTuple):
 class Pending(NamedTuple):
     """An update under way."""
 
-    policy: "Future[Half]"
-    critic: "Future[Half]"
-    vector: "Future[Half] | None"
+    policy: Task[Half]
+    critic: Task[Half]
+    vector: Task[Half] | None
 
 
 class Pipeline:
@@ -37,59 +37,52 @@ class Pipeline:
     """
 
     def __init__(
-        self, rule: Rule, learner: Learner, *, values: bool = True, base: bool = True
+        self, rule: Rule, learner: Learner, crew: Crew, *, values: bool = True, base: bool = True
     ) -> None:
-        self._rule, self._steps = rule, learner.steps
+        self._rule, self._steps, self._crew = rule, learner.steps, crew
         self._values, self._base = values, base
-        self._critic = _ready(Half(learner.critic, learner.critic_optimiser, None))
-        self._policy = _ready(Half(learner.policy, learner.policy_optimiser, None))
-        self._target_critic = _ready(Half(learner.target_critic, None, None))
-        self._target_policy = _ready(Half(learner.target_policy, None, None))
-        self._threads = [ThreadPoolExecutor(1) for _ in range(2)]
-        self._vector: Future[Half] | None = None
-        self._target_vector: Future[Half] | None = None
+        self._critic = given(Half(learner.critic, learner.critic_optimiser, None))
+        self._policy = given(Half(learner.policy, learner.policy_optimiser, None))
+        self._target_critic = given(Half(learner.target_critic, None, None))
+        self._target_policy = given(Half(learner.target_policy, None, None))
+        self._vector: Task[Half] | None = None
+        self._target_vector: Task[Half] | None = None
         if learner.vector is not None:
-            self._vector = _ready(Half(learner.vector, learner.vector_optimiser, None))
-            self._target_vector = _ready(Half(learner.target_vector, None, None))
-            self._threads.append(ThreadPoolExecutor(1))
+            self._vector = given(Half(learner.vector, learner.vector_optimiser, None))
+            self._target_vector = given(Half(learner.target_vector, None, None))
 
     def submit(self, batch: Batch) -> Pending:
         """Starts an update, or lines it up behind those under way."""
-        before, plain = self._critic, batch._replace(vector=None)
+        before, rule, crew = self._critic, self._rule, self._crew
         if self._values:
-            self._critic = self._threads[0].submit(
-                self._td_step, critic_step, before, self._target_critic, self._target_policy, plain
-            )
+            plain = batch._replace(vector=None)
+
+            def goal(target: Half, ahead: Half) -> Any:
+                return jax.block_until_ready(goal_step(rule)(target.params, ahead.params, plain))
+
+            def critic(now: Half, goal: Any) -> Half:
+                return _half(critic_step(rule), now, goal, batch.x, batch.u)
+
+            wanted = crew.submit(goal, self._target_critic, self._target_policy)
+            self._critic = crew.submit(critic, before, wanted)
         if self._base:
-            self._policy = self._threads[1].submit(self._policy_step, self._policy, before, batch)
+
+            def policy(now: Half, critic: Half) -> Half:
+                return _half(policy_step(rule), now, critic.params, batch.x_next)
+
+            self._policy = crew.submit(policy, self._policy, before)
         if self._values and self._vector is not None and self._target_vector is not None:
-            self._vector = self._threads[2].submit(
-                self._td_step, vector_step, self._vector, self._target_vector, self._target_policy,
-                batch,
-            )  # fmt: skip
+
+            def vector(now: Half, target: Half, ahead: Half) -> Half:
+                return _half(vector_step(rule), now, target.params, ahead.params, batch)
+
+            needs = self._vector, self._target_vector, self._target_policy
+            self._vector = crew.submit(vector, *needs)
         self._steps += 1
-        if self._steps % self._rule.period == 0:
+        if self._steps % rule.period == 0:
             self._target_critic, self._target_policy = self._critic, self._policy
             self._target_vector = self._vector
         return Pending(self._policy, self._critic, self._vector)
-
-    def _td_step(
-        self,
-        kind: Any,
-        before: "Future[Half]",
-        target: "Future[Half]",
-        target_policy: "Future[Half]",
-        batch: Batch,
-    ) -> Half:
-        now, goal, ahead = before.result(), target.result(), target_policy.result()
-        fresh = kind(self._rule)(now.params, now.optimiser, goal.params, ahead.params, batch)
-        return Half(*jax.block_until_ready(fresh))
-
-    def _policy_step(self, before: "Future[Half]", critic: "Future[Half]", batch: Batch) -> Half:
-        now = before.result()
-        step = policy_step(self._rule)
-        fresh = step(now.params, now.optimiser, critic.result().params, batch.x_next)
-        return Half(*jax.block_until_ready(fresh))
 
     def learner(self) -> Learner:
         """Everything, after waiting for what is under way."""
@@ -109,13 +102,6 @@ class Pipeline:
             self._steps,
         )
 
-    def close(self) -> None:
-        """Ends the threads."""
-        for thread in self._threads:
-            thread.shutdown(cancel_futures=True)
 
-
-def _ready(half: Half) -> "Future[Half]":
-    future: Future[Half] = Future()
-    future.set_result(half)
-    return future
+def _half(step: Any, now: Half, *rest: Any) -> Half:
+    return Half(*jax.block_until_ready(step(now.params, now.optimiser, *rest)))

@@ -1,7 +1,7 @@
 """A call of `learn`: environments, threads and files are taken up, and given back at its end."""
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 import gymnasium as gym
@@ -10,6 +10,7 @@ from threadpoolctl import threadpool_limits
 from windward.adapt.sources import Source
 from windward.agents import remote
 from windward.agents.actors import Actors
+from windward.agents.crew import Crew
 from windward.agents.pipeline import Pipeline
 from windward.agents.progress import Progress
 from windward.agents.training import Plan, Training, seed_of
@@ -43,34 +44,35 @@ def run(
             make, chosen.num_envs, chosen.sigma, training.recent, features, adaptation=module
         )
         segment = Training.segment
-    pipeline = Pipeline(
-        chosen.rule,
-        training.learner,
-        values=chosen.robust.update in ("both", "values"),
-        base=chosen.robust.update in ("both", "base"),
-    )
-    training.log.open(plan.folder)
-    try:
-        # The policy is small: BLAS threads would only get in the way of the updates' threads.
-        with (
-            threadpool_limits(1, "blas"),
-            Progress(plan.total, training.timesteps, progress_bar) as progress,
-        ):
-            going = True
-            while going and training.timesteps < plan.total:
-                if module is not None:
-                    # Simulators begin anew at every checkpoint: a resumed run is the same run.
-                    first = int(chosen.robust.simulator.get("seed", training.seed))
-                    at = training.timesteps // chosen.segment
-                    seeds = [seed_of(first, 7, at, i) for i in range(chosen.num_envs)]
-                    module.source = source(actors.envs, seeds)
-                going = segment(training, plan, actors, pipeline, progress)
-    except BaseException:
-        # Stopped in the middle: what was learned until then is this agent's all the same.
-        with suppress(Exception):
-            training.adopt(pipeline)
-        raise
-    finally:
-        pipeline.close()
-        actors.close()
-        training.log.close()
+    with closing(Crew()) as crew:
+        pipeline = Pipeline(
+            chosen.rule,
+            training.learner,
+            crew,
+            values=chosen.robust.update in ("both", "values"),
+            base=chosen.robust.update in ("both", "base"),
+        )
+        training.log.open(plan.folder)
+        try:
+            # The policy is small: BLAS threads would only get in the way of the updates' threads.
+            with (
+                threadpool_limits(1, "blas"),
+                Progress(plan.total, training.timesteps, progress_bar) as progress,
+            ):
+                going = True
+                while going and training.timesteps < plan.total:
+                    if module is not None:
+                        # Simulators begin anew at every checkpoint: a resumed run is the same run.
+                        first = int(chosen.robust.simulator.get("seed", training.seed))
+                        at = training.timesteps // chosen.segment
+                        seeds = [seed_of(first, 7, at, i) for i in range(chosen.num_envs)]
+                        module.source = source(actors.envs, seeds)
+                    going = segment(training, plan, actors, pipeline, progress)
+        except BaseException:
+            # Stopped in the middle: what was learned until then is this agent's all the same.
+            with suppress(Exception):
+                training.adopt(pipeline)
+            raise
+        finally:
+            actors.close()
+            training.log.close()

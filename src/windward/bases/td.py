@@ -9,6 +9,16 @@ import optax
 from windward.bases.networks import Params, critic
 
 
+def td_goal(target: Params, G: Any, discount: Any, x_next: Any, u_next: Any) -> jax.Array:
+    """G + discount·Q̄(x_next, u_next), a column for each cost."""
+    return G + discount[:, None] * critic(target, x_next, u_next)
+
+
+def squared_loss(params: Params, goal: Any, x: Any, u: Any) -> jax.Array:
+    """½ E |goal - Q(x, u)|²."""
+    return 0.5 * jnp.square(goal - critic(params, x, u)).sum(axis=-1).mean()
+
+
 def td_loss(
     params: Params,
     target: Params,
@@ -20,9 +30,8 @@ def td_loss(
     u_next: Any,
 ) -> jax.Array:
     """½ E |G + discount·Q̄(x_next, u_next) - Q(x, u)|²; G and Q have a column for each cost."""
-    goal = G + discount[:, None] * critic(target, x_next, u_next)
-    error = jax.lax.stop_gradient(goal) - critic(params, x, u)
-    return 0.5 * jnp.square(error).sum(axis=-1).mean()
+    goal = jax.lax.stop_gradient(td_goal(target, G, discount, x_next, u_next))
+    return squared_loss(params, goal, x, u)
 
 
 class TD(NamedTuple):

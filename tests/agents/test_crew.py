@@ -1,0 +1,99 @@
+"""Tasks run once each, after what they need, by whoever is free."""
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from windward.agents.crew import Crew, given
+
+
+@pytest.fixture(params=[0, 1, 3])
+def crew(request: pytest.FixtureRequest) -> Iterator[Crew]:
+    with closing(Crew(request.param)) as crew:
+        yield crew
+
+
+def test_results_go_to_those_who_need_them(crew: Crew) -> None:
+    total = given(0)
+    for k in range(50):
+        square = crew.submit(lambda k=k: k * k)
+        total = crew.submit(lambda a, b: a + b, total, square)
+    assert total.result() == sum(k * k for k in range(50))
+
+
+def test_without_helpers_the_caller_does_it_all() -> None:
+    with closing(Crew(0)) as crew:
+        task = crew.submit(threading.get_ident)
+        assert crew.submit(lambda who: who, task).result() == threading.get_ident()
+
+
+def test_two_tasks_run_at_the_same_time() -> None:
+    both = threading.Barrier(2)
+    with closing(Crew(1)) as crew:
+        tasks = [crew.submit(both.wait, given(60.0)) for _ in range(2)]
+        assert sorted(task.result() for task in tasks) == [0, 1]
+
+
+def test_an_error_comes_out_of_all_that_need_it(crew: Crew) -> None:
+    broken = crew.submit(lambda: 1 // 0)
+    later = crew.submit(lambda value: value + 1, broken)
+    other = crew.submit(lambda: 5)
+    for task in (broken, later):
+        with pytest.raises(ZeroDivisionError):
+            task.result()
+    assert other.result() == 5
+
+
+def test_an_interrupted_task_can_be_had_again() -> None:
+    interrupts = [KeyboardInterrupt()]
+
+    def work() -> int:
+        if interrupts:
+            raise interrupts.pop()
+        return 7
+
+    with closing(Crew(0)) as crew:
+        task = crew.submit(work)
+        last = crew.submit(lambda value: value + 1, task)
+        with pytest.raises(KeyboardInterrupt):
+            last.result()
+        assert last.result() == 8
+
+
+def test_what_was_needed_is_let_go(crew: Crew) -> None:
+    class Large:
+        pass
+
+    first = crew.submit(Large)
+    kept = weakref.ref(first.result())
+    last = crew.submit(lambda _: None, first)
+    last.result()
+    del first
+    gc.collect()
+    assert kept() is None
+
+
+def test_closing_ends_the_helpers_and_what_has_not_begun() -> None:
+    before = threading.active_count()
+    started, go, ran = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        started.set()
+        go.wait(60.0)
+
+    crew = Crew(1)
+    crew.submit(first)
+    crew.submit(lambda: ran.append(1))
+    started.wait(60.0)
+    closer = threading.Thread(target=crew.close)
+    closer.start()
+    while crew._tasks:  # until close has dropped them
+        pass
+    go.set()
+    closer.join(60.0)
+    assert not ran
+    assert threading.active_count() == before
