@@ -113,6 +113,22 @@ def test_the_benchmark_of_the_layer_reaches_what_is_asked() -> None:
     assert report["vector16_over_one"] <= 4
 
 
+def test_the_benchmark_of_training_reaches_what_is_asked() -> None:
+    report = json.loads((ROOT / "benchmarks" / "train.json").read_text())
+    assert report["ratio_sbx"] >= 1.5
+    assert report["ratio_sb3"] >= 2.0
+    assert report["fraction_of_limit"] >= 0.5
+    assert report["fraction_of_limit_seeds"] >= 0.6
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    for key, shown in {
+        "ratio_sbx": "{} times the environment steps a second of SBX's DDPG",
+        "ratio_sb3": "{} times those of SB3's",
+        "fraction_of_limit": "its updates run at {} of what the machine's",
+        "fraction_of_limit_seeds": "{} with two agents at once",
+    }.items():
+        assert shown.format(f"{report[key]:.2f}") in readme
+
+
 def test_the_readme_shows_the_demo_as_it_came_out() -> None:
     summary = json.loads((ROOT / "results" / "demo" / "summary.json").read_text())
     assert summary["command"] == "windward demo"

@@ -77,12 +77,14 @@ def unflatten(prefix: str, like: Any, arrays: dict[str, np.ndarray]) -> Any:
     for i, leaf in enumerate(leaves):
         name = f"{prefix}/{i}"
         if name not in arrays:
-            raise ValueError(f"the file has no {name!r}: it was saved with other settings")
+            raise ValueError(
+                f"the file has no {name!r}: it was saved with other settings or by another version"
+            )
         array, wanted = arrays[name], np.asarray(leaf)
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             raise ValueError(
                 f"{name!r} has shape {array.shape} and type {array.dtype} in the file, and "
-                f"{wanted.shape} and {wanted.dtype} here: it was saved with other settings"
+                f"{wanted.shape} and {wanted.dtype} here: it was saved with other settings or by another version"
             )
         found.append(jnp.asarray(array))
     return jax.tree.unflatten(structure, found)
