@@ -84,7 +84,8 @@ def unflatten(prefix: str, like: Any, arrays: dict[str, np.ndarray]) -> Any:
         if array.shape != wanted.shape or array.dtype != wanted.dtype:
             raise ValueError(
                 f"{name!r} has shape {array.shape} and type {array.dtype} in the file, and "
-                f"{wanted.shape} and {wanted.dtype} here: it was saved with other settings or by another version"
+                f"{wanted.shape} and {wanted.dtype} here: it was saved with other settings or by "
+                "another version"
             )
         found.append(jnp.asarray(array))
     return jax.tree.unflatten(structure, found)
