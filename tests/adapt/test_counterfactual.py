@@ -271,7 +271,7 @@ def test_several_environments_are_refused():
 
 CART = ww.bases.load("CartPole-v1")
 REFUSED = [
-    ({"gradient": "advantage", "search": None}, "advantage.*linear"),
+    ({"gradient": "advantage", "search": None, "model": None}, "advantage.*model="),
     ({"gradient": "response", "search": None}, "response.*linear"),
     ({"gradient": "reinforce"}, "search="),
     ({"gradient": "auto", "eta": 0.1}, "search="),

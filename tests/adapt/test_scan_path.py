@@ -35,7 +35,7 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 def scanned(signal, d_w=2, seed=SEED, settings=SETTINGS):
     """The pure run."""
     gamma = {"gamma": GAMMA} if signal in ("pd1", "pd2") else {}
-    algorithm = ww.mf_gpc(1, d_w, signal=signal, **gamma, **settings)
+    algorithm = ww.mf_gpc(1, d_w, signal=signal, **{**gamma, **settings})
     return ww.linear.simulate(
         SYSTEM, algorithm, wind(T), K=K, Q=Q, R=R, x0=X0, seed=seed, M_every=1
     )
@@ -116,6 +116,25 @@ def test_pd1_from_closed_form_values():
     np.testing.assert_allclose([step["w_hat"] for step in told], run.w_hat, **TIGHT)
     np.testing.assert_allclose(plant.costs, run.cost, **TIGHT)
     assert np.abs(run.M - run.M_history[0]).max() > 1e-5
+
+
+@pytest.mark.parametrize("values", [ww.PD2(VectorValues()), true_w], ids=["pd2", "own"])
+def test_advantages_from_closed_form_values(values):
+    """V of costs at both ends of a step, beside any signal."""
+    settings = {**SETTINGS, "gradient": "advantage", "eta": 0.05}
+    plant = Plant(wind(T))
+    env = ww.RobustWrapper(plant, values, model=ScalarValues(), seed=SEED, **settings)
+    assert env.gradient == "advantage"
+    told = run_wrapped(plant, env)
+    signal = "pd2" if isinstance(values, ww.PD2) else "w"
+    assert_equal_runs(plant, told, env.M, scanned(signal, settings={**settings, "gamma": GAMMA}))
+
+
+def test_values_of_another_discount_are_refused():
+    values = ScalarValues()
+    values.gamma = GAMMA / 2
+    with pytest.raises(ValueError, match=f"discount of {GAMMA}, and those of the advantages"):
+        ww.RobustWrapper(Plant(wind(T)), ww.PD2(VectorValues()), model=values, gradient="advantage")
 
 
 def test_policy_in_a_loop_of_ones_own():

@@ -9,6 +9,7 @@ from contextlib import closing
 import pytest
 
 from windward.agents.crew import Crew, given
+from windward.agents.threads import cores
 
 
 @pytest.fixture(params=[0, 1, 3])
@@ -23,6 +24,19 @@ def test_results_go_to_those_who_need_them(crew: Crew) -> None:
         square = crew.submit(lambda k=k: k * k)
         total = crew.submit(lambda a, b: a + b, total, square)
     assert total.result() == sum(k * k for k in range(50))
+
+
+@pytest.mark.parametrize(("told", "most"), [("1", 1), ("2", 2), ("", 99), ("0", 1), ("4,2", 99)])
+def test_there_are_no_more_threads_than_the_scheduler_gives(
+    monkeypatch: pytest.MonkeyPatch, told: str, most: int
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", told)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(99)), raising=False)
+    assert cores() == most
+    before = threading.active_count()
+    if most < 99:
+        with closing(Crew()):
+            assert threading.active_count() == before + most - 1
 
 
 def test_without_helpers_the_caller_does_it_all() -> None:

@@ -12,7 +12,16 @@ from windward.adapt.counterfactual import Counterfactual, Search
 from windward.adapt.engine import Engine
 from windward.adapt.guard import Guard
 from windward.adapt.module import Module
-from windward.adapt.sources import PD1, PD2, PD3, ObservedPD3, Own, Source
+from windward.adapt.sources import (
+    PD1,
+    PD2,
+    PD3,
+    ObservedPD3,
+    Own,
+    Source,
+    Valued,
+    scalar_of,
+)
 from windward.bases.dynamics import LearnedSimulator, percent
 from windward.bases.policies import logits_of, predictor
 from windward.bases.sb3 import critic_of, library_of
@@ -47,7 +56,8 @@ def make_module(
     """The module of a wrapper; `options` are those of `mf_gpc`, or of `dmf_gpc` for logits.
 
     Options that are None are left to the recipe. `gradient="auto"` is "counterfactual" where it can
-    be, for one environment with a simulator at hand and the model, and the paper's elsewhere.
+    be, for one environment with a simulator at hand and the model; "advantage" where the model has
+    a critic; and the paper's elsewhere.
     `guard=False` trusts what is learned; `preset="paper"` is the paper's update as printed, without
     a guard.
     """
@@ -67,8 +77,11 @@ def make_module(
             options["preset"] = PAPER
     why_not = _why_no_replays(source, actuation, rows, model)
     if gradient == "auto":
-        given = set(IDLE) & set(options)
-        gradient = "reinforce" if why_not or given else COUNTERFACTUAL
+        gradient = (
+            "reinforce"
+            if set(IDLE) & set(options)
+            else _strongest_gradient(why_not, actuation, model)
+        )
     teacher = None
     if gradient == COUNTERFACTUAL:
         if why_not:
@@ -81,11 +94,14 @@ def make_module(
         teacher = _teacher(source, predictor(model, spaces[1]), spaces[1], options, seed, search)
     elif search is not None:
         raise ValueError(f"search= is for gradient={COUNTERFACTUAL!r}; got gradient={gradient!r}")
-    elif gradient in ("advantage", "response"):
+    elif gradient == "response":
         raise ValueError(
-            f"gradient {gradient!r} looks at states, and works in windward.linear.simulate alone; "
-            "in a wrapper there are reinforce, residual, quadratic and counterfactual"
+            "gradient 'response' looks at states, and works in windward.linear.simulate alone; in "
+            "a wrapper there are reinforce, residual, advantage, quadratic and counterfactual"
         )
+    elif gradient == "advantage":
+        source = _with_values(source, actuation, model)
+        options["gradient"] = gradient
     elif gradient != "reinforce":
         options["gradient"] = gradient
     elif preset is None and not actuation.discrete and "every_episodes" not in options:
@@ -95,6 +111,29 @@ def make_module(
     # With a simulator replays judge M; returns of several rows at once are not told apart.
     guard = Guard() if guarded and teacher is None and rows == 1 else None
     return Module(engine, source, actuation, timely, gradient, teacher, guard)
+
+
+def _strongest_gradient(why_no_replays: str, actuation: Actuation, model: Any) -> str:
+    """What "auto" takes: replays, or advantages, or the paper's update."""
+    if not why_no_replays:
+        return COUNTERFACTUAL
+    if actuation.discrete or model is None:
+        return "reinforce"
+    try:
+        scalar_of(model)
+    except ValueError:
+        return "reinforce"
+    return "advantage"
+
+
+def _with_values(source: Source, actuation: Actuation, model: Any) -> Source:
+    """The source with the base policy's values beside it; refuses where there are none."""
+    if actuation.discrete:
+        raise ValueError("gradient 'advantage' is for continuous actions; use 'reinforce'")
+    try:
+        return Valued(source, _given(model))
+    except ValueError as error:
+        raise ValueError(f"gradient 'advantage' cannot be had: {error}") from error
 
 
 def _teacher(

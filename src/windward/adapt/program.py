@@ -20,7 +20,7 @@ from windward.core.held import Held
 from windward.types import Plan, State, Transition
 
 HEAD = 5  # columns before the aux values: c, terminated, truncated, valid, learn; then discrete u
-SCALARS = (signals.V_NEXT, signals.Q_NOW)  # aux of one number for each row
+SCALARS = (signals.V_NOW, signals.V_NEXT, signals.Q_NOW)  # aux of one number for each row
 VECTORS = (signals.W, signals.C_VEC, signals.V_VEC_NEXT, signals.Q_VEC)  # aux of d_w numbers
 
 

@@ -120,8 +120,7 @@ class PD1(_Plain):
     name, d_w, signal, sees_reward = "pd1", None, signals.SIGNALS["pd1"], True
 
     def __init__(self, critic: Any) -> None:
-        own = callable(getattr(critic, "V", None)) and callable(getattr(critic, "Q", None))
-        self.critic: Critic = critic if own and hasattr(critic, "gamma") else critic_of(critic)
+        self.critic = scalar_of(critic)
         self.gamma = float(self.critic.gamma)
         self._values = _online(critic)
 
@@ -133,6 +132,46 @@ class PD1(_Plain):
         }
         _learn_on(self._values, step)
         return aux
+
+
+def scalar_of(values: Any) -> Critic:
+    """Scalar values from whatever has them, or an error that says what would have."""
+    own = all(callable(getattr(values, name, None)) for name in ("V", "Q"))
+    found: Critic = values if own and hasattr(values, "gamma") else critic_of(values)
+    return found
+
+
+class Valued:
+    """A source of ŵ with V(x_t) and V(x_{t+1}) of the base policy beside it, for advantages."""
+
+    def __init__(self, source: Source, values: Any) -> None:
+        self.source, self.critic = source, scalar_of(values)
+        self.name, self.d_w, self.signal = source.name, source.d_w, source.signal
+        self.needs_steps, self.sees_reward = source.needs_steps, source.sees_reward
+        self.gamma = float(self.critic.gamma)
+        if source.name in ("pd1", "pd2") and source.gamma != self.gamma:
+            raise ValueError(
+                f"the values behind {source.name} have a discount of {source.gamma}, and those of "
+                f"the advantages {self.gamma}: give values of the same"
+            )
+
+    def before(self, u: np.ndarray) -> None:
+        """As the source does."""
+        self.source.before(u)
+
+    def after(self, step: Happened) -> Aux:
+        """What the source gives, and values of costs."""
+        both = np.concatenate([step.x, step.x_next])
+        now, ahead = np.split(-np.asarray(self.critic.V(both), dtype=float), 2)
+        return {**self.source.after(step), signals.V_NOW: now, signals.V_NEXT: ahead}
+
+    def memory(self) -> Any:
+        """As the source does."""
+        return self.source.memory()
+
+    def remember(self, memory: Any) -> None:
+        """As the source does."""
+        self.source.remember(memory)
 
 
 class PD2(_Plain):

@@ -5,10 +5,11 @@ environments and then needs an update is one of the crew while it would wait, an
 there are two threads: a third would be left on a busy core while the other one has nothing to do.
 """
 
-import os
 import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
+
+from windward.agents.threads import cores
 
 T = TypeVar("T")
 
@@ -52,7 +53,7 @@ class Crew:
         self._changed = threading.Condition()
         self._tasks: list[Task[Any]] = []
         self._open = True
-        count = max(_cores() - 1, 0) if helpers is None else helpers
+        count = cores() - 1 if helpers is None else helpers
         self._helpers = [threading.Thread(target=self._help, daemon=True) for _ in range(count)]
         for helper in self._helpers:
             helper.start()
@@ -125,10 +126,3 @@ class Crew:
             self._changed.notify_all()
         for helper in self._helpers:
             helper.join()
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

@@ -1,9 +1,19 @@
-"""JAX set up so that each thread of updates keeps to one core."""
+"""How many threads there are, and JAX set up so that each keeps to one core."""
 
 import os
 import sys
 
 import jax
+
+
+def cores() -> int:
+    """Those that this process may use: what it is bound to, and no more than OMP_NUM_THREADS.
+
+    Ray and other schedulers set that, and so do studies that make several runs at once.
+    """
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return max(1, min(bound or 1, int(told) if told.isdigit() else sys.maxsize))
 
 
 def one_core_each() -> None:

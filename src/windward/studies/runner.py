@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from windward.agents.threads import one_core_each
+from windward.agents.threads import cores, one_core_each
 from windward.atomic import prepare
 from windward.studies.store import ERROR, Run, finished, holder, perform, reached, unique
 
@@ -165,8 +165,12 @@ def _here(todo: Sequence[Run], root: Path, outcome: Outcome, watch: Watch) -> No
         watch.ended(run, failure)
 
 
-def work(pipe: Connection) -> None:
-    """A process of the crew: does the runs that it is sent, until its parent ends."""
+def work(pipe: Connection, share: int) -> None:
+    """A process of the crew: does the runs that it is sent, until its parent ends.
+
+    `share` are the cores that it may use.
+    """
+    os.environ["OMP_NUM_THREADS"] = str(share)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     one_core_each()
@@ -232,7 +236,9 @@ class _Crew:
                 hand.pipe.send((run, self._root))
         while len(self._hands) < self._count and (run := queue.next()) is not None:
             ours, theirs = self._context.Pipe()
-            process = self._context.Process(target=work, args=(theirs,), daemon=True)
+            process = self._context.Process(
+                target=work, args=(theirs, max(1, cores() // self._count)), daemon=True
+            )
             process.start()
             theirs.close()
             self._hands.append(_Hand(process, ours, run))
