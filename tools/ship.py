@@ -4,6 +4,7 @@ D4PG policies are taken from a run of `windward train`; CartPole's is trained he
 Values of reward and observation are fitted to each, and it is evaluated as it is stored.
 """
 
+import csv
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -23,11 +24,14 @@ EPISODES = 100
 def d4pg(run: str) -> tuple[Any, dict[str, Any], np.ndarray, dict[str, Any]]:
     """(agent, networks, atoms, what it is) of a saved run."""
     agent = D4PG.load(run)
+    with Path(run).with_name("curves.csv").open() as file:
+        evaluated = [row["steps"] for row in csv.DictReader(file)]
     usual = asdict(Settings())
     changed = {k: v for k, v in asdict(agent.settings).items() if v != usual[k]}
     about = {
         "algorithm": "D4PG",
-        "trained": f"windward train --env {agent.env_id} --seed {agent.seed}, "
+        "trained": f"windward train --env {agent.env_id} --seed {agent.seed} --steps "
+        f"{evaluated[-1]} --eval-every {evaluated[0]}, "
         f"{changed or 'usual settings'}; best.npz, of step {agent.num_timesteps}",
     }
     return agent, agent.networks, agent.atoms, about

@@ -1,6 +1,8 @@
 """Tasks run once each, after what they need, by whoever is free."""
 
 import gc
+import subprocess
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
@@ -91,6 +93,60 @@ def test_what_was_needed_is_let_go(crew: Crew) -> None:
     assert kept() is None
 
 
+def test_nobody_waits_for_a_closed_crew() -> None:
+    with closing(Crew(0)) as crew:
+        task = crew.submit(lambda: 1)
+        later = crew.submit(lambda value: value, task)
+    for each in (task, later):
+        with pytest.raises(RuntimeError, match="closed before"):
+            each.result()
+
+
+def test_what_ends_a_helpers_work_comes_out_and_the_helper_stays() -> None:
+    started = threading.Event()
+
+    def leave() -> None:
+        started.set()
+        raise SystemExit
+
+    with closing(Crew(1)) as crew:
+        task = crew.submit(leave)
+        assert started.wait(60.0)
+        with pytest.raises(SystemExit):
+            task.result()
+        started.clear()
+        crew.submit(started.set)
+        assert started.wait(60.0)
+
+
+def test_interrupts_leave_no_one_waiting() -> None:
+    """As many signals as it takes to meet every line of the crew."""
+    script = """
+import os, signal, threading, time, random
+from windward.agents.crew import Crew
+
+rng, over = random.Random(0), time.monotonic() + 5
+for _ in range(200):
+    crew = Crew(1)
+    timer = threading.Timer(rng.uniform(0, 0.01), os.kill, (os.getpid(), signal.SIGINT))
+    last = None
+    try:
+        timer.start()
+        while True:
+            last = crew.submit(lambda *_: None, *([] if last is None else [last]))
+            last.result()
+    except KeyboardInterrupt:
+        pass
+    timer.join()
+    if last is not None:
+        last.result()
+    crew.close()
+    if time.monotonic() > over:
+        break
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, timeout=120)
+
+
 def test_closing_ends_the_helpers_and_what_has_not_begun() -> None:
     before = threading.active_count()
     started, go, ran = threading.Event(), threading.Event(), []
@@ -100,13 +156,13 @@ def test_closing_ends_the_helpers_and_what_has_not_begun() -> None:
         go.wait(60.0)
 
     crew = Crew(1)
-    crew.submit(first)
-    crew.submit(lambda: ran.append(1))
+    held = crew.submit(first)
     started.wait(60.0)
+    second = crew.submit(lambda gate: ran.append(1), held)
     closer = threading.Thread(target=crew.close)
     closer.start()
-    while crew._tasks:  # until close has dropped them
-        pass
+    with pytest.raises(RuntimeError, match="closed"):
+        second.result()
     go.set()
     closer.join(60.0)
     assert not ran

@@ -10,6 +10,7 @@ import pytest
 
 from windward import files
 from windward.agents import D4PG, NotFinite
+from windward.agents.actors import Actors
 from windward.bases.features import Features, random_projection
 
 SMALL: dict[str, Any] = {
@@ -138,6 +139,7 @@ def test_actions_have_the_shape_and_range_of_the_space() -> None:
         (gym.spaces.Discrete(2), gym.spaces.Box(-1, 1, (2,)), "continuous actions.*Discrete"),
         (gym.spaces.Box(-np.inf, np.inf, (2,)), gym.spaces.Box(-1, 1, (2,)), "unbounded"),
         (gym.spaces.Dict({}), gym.spaces.Box(-1, 1, (2,)), "continuous actions.*Dict"),
+        (gym.spaces.Box(0, 9, (2,), int), gym.spaces.Box(-1, 1, (2,)), "whole numbers"),
         (gym.spaces.Box(-1, 1, (2,)), gym.spaces.Dict({}), "Dict.*FlattenObservation"),
         (gym.spaces.Box(-1, 1, (2,)), gym.spaces.Discrete(3), "Discrete.*FlattenObservation"),
     ],
@@ -179,6 +181,54 @@ def test_a_loss_that_is_not_finite_stops_and_keeps_the_checkpoint(tmp_path: Path
     with pytest.raises(NotFinite, match="last checkpoint is as it was"):
         agent.learn(600, eval_every=10**9, out=tmp_path)
     assert (tmp_path / "last.npz").read_bytes() == kept
+
+
+def test_a_policy_that_blows_up_is_told_from_a_broken_environment() -> None:
+    """And the agent acts by the last networks that were finite."""
+    agent = pendulum(learning_rate=1e38)
+    with np.errstate(all="ignore"), pytest.raises(NotFinite):
+        agent.learn(2_000, eval_every=10**9)
+    assert np.isfinite(agent.predict(agent.observation_space.sample())[0]).all()
+
+
+def test_learning_does_not_nest() -> None:
+    agent = pendulum()
+    with pytest.raises(ValueError, match="learning already"):
+        agent.learn(400, lambda each: bool(each.learn(800)), eval_every=200)
+    agent.learn(agent.num_timesteps + 100, eval_every=10**9)  # and it goes on
+
+
+def test_a_callback_that_is_none_is_refused_before_work() -> None:
+    agent = pendulum()
+    with pytest.raises(ValueError, match="callback must be a function"):
+        agent.learn(400, callback=[print])  # type: ignore[arg-type]
+    assert agent.num_timesteps == 0
+
+
+def test_scalars_are_on_disk_when_an_evaluation_is_over(tmp_path: Path) -> None:
+    sizes = []
+
+    def look(_: D4PG) -> None:
+        (events,) = tmp_path.glob("events*")
+        sizes.append(events.stat().st_size)
+
+    pendulum().learn(600, look, out=tmp_path, eval_every=200)
+    assert 0 < sizes[0] < sizes[1] < sizes[2]
+
+
+def test_each_call_of_learn_begins_elsewhere() -> None:
+    agent, begun = pendulum(), []
+    reset = Actors.reset
+
+    def watched(self: Actors, seeds: list[int], *rest: Any) -> None:
+        begun.append(tuple(seeds))
+        reset(self, seeds, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Actors, "reset", watched)
+        for steps in (40, 80, 120):
+            agent.learn(steps, eval_every=10**9)
+    assert len(set(begun)) == 3
 
 
 def test_rewards_that_are_not_finite_are_named() -> None:

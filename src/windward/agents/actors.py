@@ -47,6 +47,8 @@ def _plain_id(spec: Any) -> str | None:
 def check_spaces(env: gym.Env) -> tuple[gym.spaces.Box, gym.spaces.Box]:
     """(observation space, action space), or an error that names what does not fit."""
     observation, action = env.observation_space, env.action_space
+    if isinstance(action, gym.spaces.Box) and action.dtype.kind != "f":
+        raise ValueError(f"D4PG needs continuous actions; those of {action} are whole numbers")
     if not isinstance(action, gym.spaces.Box):
         raise ValueError(
             f"D4PG needs continuous actions; the action space is {action}"
@@ -65,6 +67,10 @@ def check_spaces(env: gym.Env) -> tuple[gym.spaces.Box, gym.spaces.Box]:
             "it with gymnasium.wrappers.FlattenObservation"
         )
     return observation, action
+
+
+class NotFinite(RuntimeError):
+    """A loss or a network became NaN or infinite; the last checkpoint is as it was."""
 
 
 class NotFiniteStep(ValueError):
@@ -136,6 +142,11 @@ class Actors:
         """One step of each environment; `cut` ends all episodes with it."""
         noise = rng.standard_normal((len(self.envs), self._code.size))
         base, adaptation = policy_numpy(policy, self._x), self._adaptation
+        if not np.isfinite(base).all():
+            raise NotFinite(
+                "the policy's actions are no longer finite; the last checkpoint is as it was. Try "
+                "a smaller learning_rate"
+            )
         if adaptation is not None:
             base = base + adaptation.engine.correction
         wanted = base + self._sigma * noise

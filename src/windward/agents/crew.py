@@ -26,7 +26,7 @@ class Task(Generic[T]):
         """the thread that is at it"""
         self.done = False
         self.value: T | None = None
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def result(self) -> T:
         """What came of it, after helping until it is done; raises what it raised."""
@@ -50,18 +50,25 @@ class Crew:
 
     def __init__(self, helpers: int | None = None) -> None:
         """`helpers` are threads beside the caller's; by default one for each other core."""
-        self._changed = threading.Condition()
+        # The lock itself is entered, not the condition: that is a function in Python, and an
+        # interrupt at its end would leave the lock taken for good.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
         self._tasks: list[Task[Any]] = []
         self._open = True
         count = cores() - 1 if helpers is None else helpers
         self._helpers = [threading.Thread(target=self._help, daemon=True) for _ in range(count)]
-        for helper in self._helpers:
-            helper.start()
+        try:
+            for helper in self._helpers:
+                helper.start()
+        except BaseException:
+            self.close()
+            raise
 
     def submit(self, work: Callable[..., T], *needs: Task[Any]) -> Task[T]:
         """work(*results of needs), as soon as they are there and someone is free."""
         task = Task(self, work, needs)
-        with self._changed:
+        with self._lock:
             self._tasks.append(task)
             self._changed.notify()
         return task
@@ -70,8 +77,8 @@ class Crew:
         """Works on tasks until `goal` is done."""
         try:
             while not goal.done:
-                with self._changed:
-                    task = self._next()
+                with self._lock:
+                    task = None if goal.done else self._next()
                     while task is None and not goal.done:
                         self._changed.wait()
                         task = self._next()
@@ -79,7 +86,7 @@ class Crew:
                     self._run(task)
         except BaseException:
             # Interrupted in the middle of a task: whoever still wants it may begin it anew.
-            with self._changed:
+            with self._lock:
                 for each in self._tasks:
                     if each.by == threading.get_ident():
                         each.by = None
@@ -87,17 +94,21 @@ class Crew:
 
     def _help(self) -> None:
         while True:
-            with self._changed:
+            with self._lock:
                 task = self._next()
                 while task is None and self._open:
                     self._changed.wait()
                     task = self._next()
             if task is None:
                 return
-            self._run(task)
+            try:
+                self._run(task)
+            except BaseException as error:  # for whoever waits, not for this thread
+                self._end(task, None, error)
 
     def _next(self) -> Task[Any] | None:
         """The first task whose needs are there and that no one is at; the lock is held."""
+        self._tasks = [task for task in self._tasks if not task.done]
         for task in self._tasks:
             if task.by is None and all(need.done for need in task.needs):
                 task.by = threading.get_ident()
@@ -107,22 +118,27 @@ class Crew:
     def _run(self, task: Task[Any]) -> None:
         assert task.work is not None
         try:
-            task.value = task.work(*(need.result() for need in task.needs))
-        except Exception as error:
-            task.error = error
-        with self._changed:
+            value, error = task.work(*(need.result() for need in task.needs)), None
+        except Exception as raised:
+            value, error = None, raised
+        self._end(task, value, error)
+
+    def _end(self, task: Task[Any], value: Any, error: BaseException | None) -> None:
+        with self._lock:
+            task.value, task.error = value, error
             task.done = True
             # What it needed is let go, or the first update would be kept for as long as the last.
             task.work, task.needs = None, ()
-            if task in self._tasks:  # not after closing
-                self._tasks.remove(task)
             self._changed.notify_all()
 
     def close(self) -> None:
         """Ends the helpers; tasks that have not begun never do."""
-        with self._changed:
+        with self._lock:
             self._open = False
-            self._tasks.clear()
+            for task in self._tasks:
+                if task.by is None:
+                    self._end(task, None, RuntimeError("the crew was closed before this began"))
             self._changed.notify_all()
         for helper in self._helpers:
-            helper.join()
+            if helper.ident is not None:
+                helper.join()

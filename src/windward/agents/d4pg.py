@@ -62,7 +62,7 @@ class D4PG:
             self.action_space, chosen.gamma, learner.atoms_of(chosen.rule), self._d_x,
             self._features,
         )  # fmt: skip
-        self._training = Training(chosen, seed, fresh)
+        self._training, self._learning = Training(chosen, seed, fresh), False
         if robust.on:
             follow = None if robust.signal == "pd3" else partial(self._valuing.source, robust)
             self._training.adaptation = Adaptation(
@@ -231,6 +231,13 @@ class D4PG:
         checks.integer("eval_every", eval_every, 1)
         checks.integer("eval_episodes", eval_episodes, 1)
         checks.choice("backend", backend, ("local", "ray"))
+        if callback is not None and not callable(callback):
+            raise ValueError(
+                "callback must be a function of the agent, called after every evaluation; got "
+                f"{callback!r}"
+            )
+        if self._learning:
+            raise ValueError("this agent is learning already: learn cannot be called in a callback")
         if backend == "ray" and self.settings.robust.on:
             raise ValueError(
                 "backend='ray' steps environments in other processes, and robust= has one M that "
@@ -259,9 +266,14 @@ class D4PG:
             callback=lambda: None if callback is None else callback(self),
         )  # fmt: skip
         sizes = self._d_x, self._code.size, self._d_w
-        running.run(
-            training, plan, self._make, self._features, sizes, backend, progress_bar, self._source
-        )
+        self._learning = True
+        try:
+            running.run(
+                training, plan, self._make, self._features, sizes, backend, progress_bar,
+                self._source,
+            )  # fmt: skip
+        finally:
+            self._learning = False
         return self
 
     # Files.

@@ -91,6 +91,7 @@ class Log:
             for name, value in row.items():
                 if name != "steps" and np.isfinite(value):  # no episode has ended at first
                     self._board.add_scalar(name, value, row["steps"])
+            self._board.flush()  # or a kill would lose what curves.csv has
 
     def _write(self) -> None:
         assert self._folder is not None

@@ -1,7 +1,7 @@
 """A call of `learn`: environments, threads and files are taken up, and given back at its end."""
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from typing import Any
 
 import gymnasium as gym
@@ -33,18 +33,8 @@ def run(
     environments, with a seed for each.
     """
     chosen, module = training.settings, training.adaptation
-    actors: Any
-    segment: Callable[..., bool]
-    if backend == "ray":
-        start = seed_of(training.seed, 6, training.timesteps)
-        actors = remote.RemoteActors(make, chosen, features, sizes, start)
-        segment = remote.segment
-    else:
-        actors = Actors(
-            make, chosen.num_envs, chosen.sigma, training.recent, features, adaptation=module
-        )
-        segment = Training.segment
-    with closing(Crew()) as crew:
+    with ExitStack() as stack:
+        crew = stack.enter_context(closing(Crew()))
         pipeline = Pipeline(
             chosen.rule,
             training.learner,
@@ -52,27 +42,35 @@ def run(
             values=chosen.robust.update in ("both", "values"),
             base=chosen.robust.update in ("both", "base"),
         )
+        actors: Any
+        segment: Callable[..., bool]
+        if backend == "ray":
+            start = seed_of(training.seed, 6, training.timesteps)
+            actors = remote.RemoteActors(make, chosen, features, sizes, start)
+            segment = remote.segment
+        else:
+            actors = Actors(
+                make, chosen.num_envs, chosen.sigma, training.recent, features, adaptation=module
+            )
+            segment = Training.segment
+        stack.enter_context(closing(actors))
         training.log.open(plan.folder)
+        stack.callback(training.log.close)
+        # The policy is small: BLAS threads would only get in the way of the updates' threads.
+        stack.enter_context(threadpool_limits(1, "blas"))
+        progress = stack.enter_context(Progress(plan.total, training.timesteps, progress_bar))
         try:
-            # The policy is small: BLAS threads would only get in the way of the updates' threads.
-            with (
-                threadpool_limits(1, "blas"),
-                Progress(plan.total, training.timesteps, progress_bar) as progress,
-            ):
-                going = True
-                while going and training.timesteps < plan.total:
-                    if module is not None:
-                        # Simulators begin anew at every checkpoint: a resumed run is the same run.
-                        first = int(chosen.robust.simulator.get("seed", training.seed))
-                        at = training.timesteps // chosen.segment
-                        seeds = [seed_of(first, 7, at, i) for i in range(chosen.num_envs)]
-                        module.source = source(actors.envs, seeds)
-                    going = segment(training, plan, actors, pipeline, progress)
+            going = True
+            while going and training.timesteps < plan.total:
+                if module is not None:
+                    # Simulators begin anew at every checkpoint: a resumed run is the same run.
+                    first = int(chosen.robust.simulator.get("seed", training.seed))
+                    at = training.timesteps
+                    seeds = [seed_of(first, 7, at, i) for i in range(chosen.num_envs)]
+                    module.source = source(actors.envs, seeds)
+                going = segment(training, plan, actors, pipeline, progress)
         except BaseException:
             # Stopped in the middle: what was learned until then is this agent's all the same.
             with suppress(Exception):
                 training.adopt(pipeline)
             raise
-        finally:
-            actors.close()
-            training.log.close()

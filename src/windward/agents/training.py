@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from windward.agents.actors import Actors, Recent
+from windward.agents.actors import Actors, NotFinite, Recent
 from windward.agents.adaptation import Adaptation, peek
 from windward.agents.learner import Learner
 from windward.agents.pipeline import Pending, Pipeline
@@ -20,10 +20,6 @@ from windward.agents.settings import Settings
 from windward.bases.networks import Params
 
 LOSSES = ("critic_loss", "policy_loss", "vector_loss")
-
-
-class NotFinite(RuntimeError):
-    """A loss became NaN or infinite; the last checkpoint is as it was."""
 
 
 @dataclass
@@ -120,6 +116,8 @@ class Training:
         """Takes over the networks as they are after all updates; refuses ones that blew up."""
         learner = pipeline.learner()
         if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(learner)):
+            last = self.learner
+            self.act_by(last.policy, last.critic, last.vector)
             raise NotFinite(
                 "the networks are no longer finite; the last checkpoint is as it was. Try a "
                 "smaller learning_rate"
@@ -187,10 +185,10 @@ class Training:
         """Steps to the next checkpoint, or to the end; False if the callback said stop."""
         chosen, replay = self.settings, self.replay
         assert replay is not None
-        index = self.timesteps // chosen.segment
-        end = min(plan.total, (index + 1) * chosen.segment)
+        begun = self.timesteps
+        end = min(plan.total, (begun // chosen.segment + 1) * chosen.segment)
         adders = [NStep(replay, chosen.n_step, chosen.gamma) for _ in range(chosen.num_envs)]
-        seeds = [seed_of(self.seed, 4, index, i) for i in range(chosen.num_envs)]
+        seeds = [seed_of(self.seed, 4, begun, i) for i in range(chosen.num_envs)]
         actors.reset(seeds, adders, chosen.gamma)
         if self.adaptation is not None:
             shape = chosen.num_envs, self.adaptation.engine.algorithm.d_u
