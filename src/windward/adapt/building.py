@@ -20,7 +20,6 @@ from windward.adapt.sources import (
     Own,
     Source,
     Valued,
-    scalar_of,
 )
 from windward.bases.dynamics import LearnedSimulator, percent
 from windward.bases.policies import logits_of, predictor
@@ -56,8 +55,7 @@ def make_module(
     """The module of a wrapper; `options` are those of `mf_gpc`, or of `dmf_gpc` for logits.
 
     Options that are None are left to the recipe. `gradient="auto"` is "counterfactual" where it can
-    be, for one environment with a simulator at hand and the model; "advantage" where the model has
-    a critic; and the paper's elsewhere.
+    be, for one environment with a simulator at hand and the model, and the paper's elsewhere.
     `guard=False` trusts what is learned; `preset="paper"` is the paper's update as printed, without
     a guard.
     """
@@ -77,11 +75,8 @@ def make_module(
             options["preset"] = PAPER
     why_not = _why_no_replays(source, actuation, rows, model)
     if gradient == "auto":
-        gradient = (
-            "reinforce"
-            if set(IDLE) & set(options)
-            else _strongest_gradient(why_not, actuation, model)
-        )
+        given = set(IDLE) & set(options)
+        gradient = "reinforce" if why_not or given else COUNTERFACTUAL
     teacher = None
     if gradient == COUNTERFACTUAL:
         if why_not:
@@ -111,19 +106,6 @@ def make_module(
     # With a simulator replays judge M; returns of several rows at once are not told apart.
     guard = Guard() if guarded and teacher is None and rows == 1 else None
     return Module(engine, source, actuation, timely, gradient, teacher, guard)
-
-
-def _strongest_gradient(why_no_replays: str, actuation: Actuation, model: Any) -> str:
-    """What "auto" takes: replays, or advantages, or the paper's update."""
-    if not why_no_replays:
-        return COUNTERFACTUAL
-    if actuation.discrete or model is None:
-        return "reinforce"
-    try:
-        scalar_of(model)
-    except ValueError:
-        return "reinforce"
-    return "advantage"
 
 
 def _with_values(source: Source, actuation: Actuation, model: Any) -> Source:

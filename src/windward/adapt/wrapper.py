@@ -30,10 +30,11 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
       simulator: for "pd3": options of `windward.envs.simulator`, one noise-free step if None; or
         what `windward.fit_simulator` gives.
       h: memory. seed: of the noise, and of replays.
-      gradient: how M is learned. "reinforce" is the paper's; "residual" and "quadratic" are those
-        of `mf_gpc`. "counterfactual" replays the recorded ŵ in the simulator under other M, without
-        exploration, and needs "pd3" and the model. "auto" is that where it can be had and eta,
-        sigma and M0 are left alone, else the paper's; `.gradient` says which.
+      gradient: how M is learned. "reinforce" is the paper's; "residual", "quadratic" and, with V of
+        the model, "advantage" are those of `mf_gpc`. "counterfactual" replays the recorded ŵ in the
+        simulator under other M, without exploration, and needs "pd3" and the model. "auto" is that
+        where it can be had and eta, sigma and M0 are left alone, else the paper's; `.gradient` says
+        which.
       sigma: standard deviation of the noise, in actions scaled to [-1, 1]. eta: learning rate.
       guard: whether adaptation is judged, and steps back where it does harm: by replays for
         "counterfactual"; else by returns, for which some episodes are left to the base policy.

@@ -129,6 +129,10 @@ METHODS = {
         partial(robust, signal="pd2", gradient="reinforce", baseline="regression"),
         "values of the policy", patience=3,
     ),
+    "advantage": Method(
+        partial(robust, signal="pd2", gradient="advantage", baseline="regression"),
+        "values of the policy", patience=3,
+    ),
     "counterfactual": Method(partial(robust, gradient="counterfactual"), "simulator"),
     "heavy": Method(partial(wrong, by=1 + WRONG), "simulator, mass and friction 30 % too large"),
     "light": Method(partial(wrong, by=1 - WRONG), "simulator, mass and friction 30 % too small"),
