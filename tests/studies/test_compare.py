@@ -55,6 +55,51 @@ def test_of_other_results_all_numbers_that_differ_are_shown(tmp_path: Path) -> N
     assert compare.numbers(first, second) == [("headroom.GPC.mean", "0.5", "0.75", "+0.25")]
 
 
+def test_of_one_seed_no_interval_is_made_up(tmp_path: Path) -> None:
+    one, two = _study(tmp_path / "one", [10.0]), _study(tmp_path / "two", [110.0])
+    (line,) = compare.numbers(compare.read(one), compare.read(two))
+    assert line == ("baseline, σ = 0.2", "10.0 (1 seed)", "110.0 (1 seed)",
+                    "100.0, too few seeds to tell")  # fmt: skip
+
+
+def test_the_page_says_at_once_what_came_out(tmp_path: Path) -> None:
+    one = _study(tmp_path / "one", [10.0, 11.0, 12.0])
+    two = _study(tmp_path / "the other", [110.0, 111.0, 112.0])
+    text = io.StringIO()
+    compare.run(Compare(one, two, tmp_path / "out"), Console(file=text, width=300))
+    assert "higher in 1 of these, lower in 0, and no difference can be told in 0" in text.getvalue()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "Of 1 group both have 1. The second&#39;s final return is higher in 1" in page
+    assert f"windward compare {one} &#39;{two}&#39; --out" in page
+
+
+def test_groups_of_both_come_first_and_only_their_curves_are_drawn(tmp_path: Path) -> None:
+    one, two = _study(tmp_path / "one", [1.0, 2.0]), _study(tmp_path / "two", [3.0, 4.0])
+    for folder, others in ((one, ["only here"]), (two, ["only there"])):
+        summary = compare.read(folder)
+        added = [{"group": name, "runs": [{"final_return": 5.0}]} for name in others]
+        summary["groups"] = added + summary["groups"]
+        (folder / "summary.json").write_text(json.dumps(summary))
+        text = (folder / "curves.csv").read_text()
+        (folder / "curves.csv").write_text(text + f"{others[0]},0,10,5.0\n")
+    lines = compare.numbers(compare.read(one), compare.read(two))
+    assert [line.name for line in lines] == ["baseline, σ = 0.2", "only here", "only there"]
+    compare.run(Compare(one, two, tmp_path / "out"), Console(quiet=True))
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert page.count("application/json") == 1
+    assert '"name":"one"' in page
+
+
+def test_results_of_different_kinds_are_not_called_the_same(tmp_path: Path) -> None:
+    one = _study(tmp_path / "one", [10.0, 20.0])
+    (tmp_path / "two").mkdir()
+    (tmp_path / "two" / "summary.json").write_text(json.dumps({"slope": 0.5}))
+    text = io.StringIO()
+    compare.run(Compare(one, tmp_path / "two", tmp_path / "out"), Console(file=text, width=200))
+    assert "no number in common" in text.getvalue()
+    assert "No number differs" not in text.getvalue()
+
+
 def test_the_same_is_told_on_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,9 +50,51 @@ def test_headroom_by_hand() -> None:
     assert rows["BPC"].better == 0
     np.testing.assert_allclose(rows["Bandit GPC"].headroom, (0.5 + 0.5 + 0.5 + 1.0) / 4)
     np.testing.assert_allclose(rows["Bandit GPC"].saved, 1 - 10.0 / 15.0)
-    assert "Bandit GPC saves on 2 of 2 systems" in lds_high_report.verdict(list(rows.values()))
+    (said,) = lds_high_report.verdicts(list(rows.values()))
+    assert "as the paper says, Bandit GPC improves on LQR and BPC does not" in said
+    assert "Bandit GPC saves on 2 of 2 systems" in said
     # A system of which a run is missing does not count.
     assert len(lds_high_report.rows_of(results[:-1])[-1].headroom) == 1
+
+
+@pytest.mark.parametrize(
+    ("bpc", "bandit", "said"),
+    [
+        ([0.1, 0.2], [0.3, 0.4], "here BPC can be tuned to learn"),
+        ([-0.1, 0.2], [-0.3, 0.4], "neither improves on LQR for sure"),
+        ([0.1, 0.2], [-0.3, 0.4], "the paper's claim reversed"),
+        ([0.1], [0.2], "one system tells nothing of others"),
+    ],
+)
+def test_what_holds_of_the_claim_is_said(bpc: Any, bandit: Any, said: str) -> None:
+    rows = [
+        lds_high_report.Row(10, name, np.array(each), np.array(each), -1.0, 0, [{}])
+        for name, each in (("BPC", bpc), ("Bandit GPC", bandit))
+    ]
+    (found,) = lds_high_report.verdicts(rows)
+    assert said in found
+    assert ("[" in found) == (len(bpc) > 1)
+
+
+def test_a_method_that_is_not_finished_anywhere_leaves_the_rest(
+    tmp_path: Path, console: Console
+) -> None:
+    settings = LdsHigh(systems=1, horizons=(100, 200), out=tmp_path)
+    curve = {"steps": np.array([1.0, 2.0]), "cost": np.array([1.0, 2.0])}
+    cost = {LQR: 2.0, BEST: 1.0, "GPC": 1.5}
+    results = [
+        Result(run, {"last": [[cost[name]]] * 3, "whole": [[cost[name]]] * 3, "hyper": {"eta": 0.1},
+                     "on_edge": []}, curve)
+        for run in lds_high.make_runs(settings)
+        for name in (run.settings["method"],)
+        if name in (LQR, BEST) or (name == "GPC" and run.settings["T"] == 100)
+    ]  # fmt: skip
+    summary = lds_high_report.write(tmp_path, settings, results, "windward run lds-high", console)
+    assert summary["found"] == "Not finished: 5 of 10 runs are. Runs are still to come."
+    assert [row["interval"] for row in summary["headroom"]] == [None]
+    page = (tmp_path / "report.html").read_text()
+    assert "System 500, T = 100" in page  # where most methods are finished
+    assert "0.50 [" not in page
 
 
 @pytest.mark.slow

@@ -276,7 +276,7 @@ def test_more_steps_go_on_and_a_failing_seed_leaves_the_rest(
     assert [run["finished"] for run in ours["runs"]] == [True, False]
     page = (done / "out" / "report.html").read_text()
     assert "the simulator is gone" in page
-    assert "1 lowest runs of each group are not drawn here" in page
+    assert "of each group the 1 run(s) with the lowest final return" in page
     # The shorter study is as it was.
     entry = ENTRIES["pendulum-sine"]
     study = robust_training.scaled(_study(done), entry)

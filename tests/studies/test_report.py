@@ -212,3 +212,12 @@ def test_the_command_and_facts_of_several_lines_are_code(tmp_path: Path) -> None
     read = Page(page(tmp_path, facts=facts))
     assert read.texts["dt"] == list(facts)
     assert read.texts["pre"] == ["windward run x", "jax 1\nnumpy 2"]
+
+
+def test_of_several_lines_the_first_is_what_was_asked(tmp_path: Path) -> None:
+    report.write(tmp_path / "r.html", "T", "Does it?\nIt does.\nSurely.", [], {})
+    page = (tmp_path / "r.html").read_text()
+    assert '<p class="asked">Does it?</p>' in page
+    assert re.search(r'<div class="lead">\s*<p>It does.</p>\s*<p>Surely.</p>\s*</div>', page)
+    report.write(tmp_path / "r.html", "T", "It does.", [], {})
+    assert '<p class="asked">' not in (tmp_path / "r.html").read_text()

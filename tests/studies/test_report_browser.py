@@ -147,6 +147,41 @@ def test_a_legend_switches_curves_and_the_axis_follows(tmp_path: Path) -> None:
     ]
 
 
+def test_a_name_has_one_colour_on_the_whole_page_and_dots_that_of_their_line(
+    tmp_path: Path,
+) -> None:
+    x = [1, 2]
+    sections: list[Section] = [
+        Chart("Both", "x", "y", [Curve("base", x, x), Curve("ours", x, x)]),
+        Chart("One", "x", "y", [Curve("ours", x, x), Points("ours, each seed", x, x)]),
+        Chart("Many", "x", "y", [Curve(f"n{i}", x, x) for i in range(6)] + [Curve("base", x, x)]),
+    ]
+    seen = look(
+        tmp_path,
+        sections,
+        """const colour = (each) => each.querySelector('line, circle').getAttribute(
+            each.querySelector('line') ? 'stroke' : 'fill');
+        seen = every('.legend').map((legend) => [...legend.querySelectorAll('svg')].map(colour))""",
+    )
+    assert seen[0] == ["var(--c0)", "var(--c1)"]
+    assert seen[1] == ["var(--c1)", "var(--c1)"]
+    assert len(set(seen[2])) == 7
+
+
+def test_many_curves_have_one_button_for_all_and_a_single_point_is_seen(tmp_path: Path) -> None:
+    curves = [Curve(f"n{i}", [3], [i], [i - 1], [i + 1]) for i in range(5)]
+    seen = look(
+        tmp_path,
+        Chart("Five", "x", "y", curves),
+        """const tall = (each) => each.getBBox().height > 9;
+        seen = [buttons.at(-1).innerText, every('.band').map(tall)];
+        seen.push(every('.line')[0].getAttribute('stroke-width'));
+        buttons.at(-1).click(); seen.push(drawn()); buttons[2].click(); seen.push(drawn());
+        buttons.at(-1).click(); buttons.at(-1).click(); seen.push(drawn());""",
+    )
+    assert seen == ["all or none", [True] * 5, "7", "", "2", "0,1,2,3,4"]
+
+
 def test_the_cursor_tells_all_values_at_the_nearest_x(tmp_path: Path) -> None:
     seen = look(
         tmp_path,
@@ -208,6 +243,7 @@ def test_logarithmic_empty_and_long_charts(tmp_path: Path) -> None:
         Chart("None", "x", "y", []),
         Chart("One", "x", "y", [Curve("one", [3], [7])]),
         Chart("Long", "x", "y", [Curve(str(i), range(100_000), range(100_000)) for i in range(9)]),
+        Chart("Uneven", "x", "y", [Curve("u", [1, 2], [4e-4, 12])], log_y=True),
     ]
     seen = look(
         tmp_path,
@@ -220,8 +256,9 @@ def test_logarithmic_empty_and_long_charts(tmp_path: Path) -> None:
             broken: values.filter((value) => /NaN|Infinity|undefined/.test(value)),
         }""",
     )
-    log, empty, none, one, long = seen["texts"]
+    log, empty, none, one, long, uneven = seen["texts"]
     assert {"1", "10", "1000", "1M", "regret"} <= set(log)
+    assert {"0.001", "0.01", "0.1", "1", "10"} <= set(uneven)
     assert empty == ["no finite numbers to draw"]
     assert none == ["no curve is switched on"]
     assert {"3", "7"} <= set(one)

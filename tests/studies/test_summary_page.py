@@ -41,6 +41,20 @@ def test_the_page_has_tables_figures_and_how_it_was_made(
     assert "windward run lds-low" in page
 
 
+def test_numbers_of_their_own_and_the_commit_are_shown(tmp_path: Path) -> None:
+    summary = {
+        "command": "windward run x", "settings": {"how": {"seeds": 3}, "winds": ["a", "b"]},
+        "commit": "abc123", "slope": 0.5, "each": [0.25, 0.75], "failed": {}, "found": "It holds.",
+    }  # fmt: skip
+    (tmp_path / "summary.json").write_text(json.dumps(summary))
+    page = summary_page.write(tmp_path, "x", "What was asked.").read_text()
+    assert '<td>slope</td><td class="number">0.5000</td>' in page
+    assert "0.25, 0.75" in page
+    assert "abc123" in page
+    assert "how.seeds: 3" in page
+    assert page.index("What was asked.") < page.index("It holds.")
+
+
 def test_a_folder_without_a_summary_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

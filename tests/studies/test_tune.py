@@ -30,6 +30,34 @@ def test_the_ranges_are_around_the_studys_own(tmp_path: Path) -> None:
     assert ranges["sigma"] == (0.05, 0.4)
 
 
+def test_the_command_at_the_end_keeps_what_was_searched_with(tmp_path: Path) -> None:
+    study = replace(
+        _tuning(tmp_path).study, steps=800, agent=replace(_tuning(tmp_path).study.agent, n_step=3)
+    )
+    command = tune.study_with(study, {"sigma": 0.12345, "eta": 1.23456e-3, "weight_decay": 2.0})
+    assert command == (
+        "windward run pendulum-sine --scale smoke --steps 800 --sigmas 0.123 --n-step 3 "
+        f"--eta 0.00123 --weight-decay 2.0 --runs {tmp_path / 'runs'}"
+    )
+
+
+def test_a_plan_searches_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tuning = _tuning(tmp_path)
+    how = replace(tuning.study.how, dry_run=True, address="head:6379")
+    tuning = replace(tuning, study=replace(tuning.study, how=how))
+    assert tune.run(tuning, Console(width=200)) == {}
+    out = capsys.readouterr().out
+    assert "3 points, 1 seed(s) each from 1000 on, compared after 100, 200, 400 steps" in out
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_search_without_training_is_refused(tmp_path: Path, console: Console) -> None:
+    tuning = _tuning(tmp_path)
+    idle = replace(tuning.study, how=replace(tuning.study.how, train=False))
+    with pytest.raises(ValueError, match="a search trains"):
+        tune.run(replace(tuning, study=idle), console)
+
+
 @pytest.mark.slow
 def test_a_point_is_trained_from_rung_to_rung_on_seeds_of_the_searchs_own(tmp_path: Path) -> None:
     entry = ENTRIES["pendulum-sine"]

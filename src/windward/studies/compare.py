@@ -7,9 +7,10 @@ results all numbers that both have. Curves that both have are drawn in one chart
 import csv
 import json
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from math import isclose
+from math import isclose, isfinite
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,12 +22,18 @@ from rich.table import Table as Terminal
 
 from windward.atomic import prepare
 from windward.studies import report, smoothing
-from windward.studies.groups import difference
+from windward.studies.groups import bare, difference
 from windward.studies.report import Chart, Curve, Section, Table, Text
-from windward.studies.training_page import span
+from windward.studies.results import versions
+from windward.studies.training_page import counted, span
 
+WELCH = (
+    "Of groups: mean final return; the difference with Welch's 95 % interval, and higher or lower "
+    "where that leaves out 0."
+)
 MOST = 60
 """rows of a table in the terminal"""
+HIGHER, LOWER = ", higher", ", lower"
 APART = ("settings", "versions", "size", "command", "commit", "found", "groups", "failed")
 """parts of a summary that are no numbers to be held against each other"""
 
@@ -95,14 +102,7 @@ def numbers(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Line]:
     """What both came to; groups are matched by their names."""
     if "groups" in first and "groups" in second:
         return list(_groups(first["groups"], second["groups"]))
-    one, two = (
-        {
-            name: value
-            for name, value in leaves({k: v for k, v in each.items() if k not in APART})
-            if isinstance(value, int | float) and not isinstance(value, bool)
-        }
-        for each in (first, second)
-    )
+    one, two = (dict(_values(each)) for each in (first, second))
     return [
         Line(name, f"{one[name]:.6g}", f"{two[name]:.6g}", f"{two[name] - one[name]:+.3g}")
         for name in one
@@ -110,9 +110,17 @@ def numbers(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[Line]:
     ]
 
 
+def _values(summary: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    """All numbers that a summary came to."""
+    for name, value in leaves({k: v for k, v in summary.items() if k not in APART}):
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            yield name, value
+
+
 def _groups(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Iterator[Line]:
     one, two = ({each["group"]: each for each in groups} for groups in (first, second))
-    for name in {**one, **two}:
+    shared = [name for name in one if name in two]
+    for name in dict.fromkeys((*shared, *one, *two)):
         finals = [
             np.array(
                 [r["final_return"] for r in each[name]["runs"] if r["final_return"] is not None]
@@ -122,10 +130,20 @@ def _groups(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Iterat
             for each in (one, two)
         ]
         texts = [
-            f"{final.mean():.1f} ({len(final)} seeds)" if len(final) else "–" for final in finals
+            f"{final.mean():.1f} ({counted(len(final), 'seed')})" if len(final) else "–"
+            for final in finals
         ]
-        gap = span(difference(finals[1], finals[0])) if all(map(len, finals)) else "–"
-        yield Line(name, texts[0], texts[1], gap)
+        yield Line(name, texts[0], texts[1], _gap(finals[0], finals[1]))
+
+
+def _gap(first: np.ndarray, second: np.ndarray) -> str:
+    """The second's mean less the first's, and which is higher if that can be told."""
+    if not (len(first) and len(second)):
+        return "–"
+    gap = difference(second, first)
+    if min(len(first), len(second)) < 2:
+        return f"{span(gap)}, too few seeds to tell"
+    return span(gap) + ("" if gap.low <= 0 <= gap.high else HIGHER if gap.low > 0 else LOWER)
 
 
 def curves(folder: Path) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
@@ -140,7 +158,8 @@ def curves(folder: Path) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
     found: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for row in rows:
         point = float(row["steps"]), float(row["eval_return"])
-        found.setdefault((row["group"], row["seed"]), []).append(point)
+        if all(map(isfinite, point)):
+            found.setdefault((row["group"], row["seed"]), []).append(point)
     groups: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {}
     for (group, _), points in found.items():
         x, y = np.array(points).T
@@ -148,19 +167,44 @@ def curves(folder: Path) -> dict[str, list[tuple[np.ndarray, np.ndarray]]]:
     return groups
 
 
-def _charts(first: Path, second: Path) -> list[Section]:
+def _short(first: Path, second: Path) -> tuple[str, str]:
+    """Names for columns and legends: those of the folders, if they differ."""
+    names = first.resolve().name, second.resolve().name
+    return names if names[0] != names[1] else (str(first), str(second))
+
+
+def _charts(first: Path, second: Path, x_label: str) -> list[Section]:
     one, two = curves(first), curves(second)
     charts: list[Section] = []
-    for name in {**one, **two}:
-        runs = {str(f): each[name] for f, each in ((first, one), (second, two)) if name in each}
+    for name in (each for each in one if each in two):
+        runs = dict(zip(_short(first, second), (one[name], two[name]), strict=True))
         domain = max(x[-1] for each in runs.values() for x, _ in each)
         bands = []
         for i, (folder, each) in enumerate(runs.items()):
-            band = smoothing.mean_band(*smoothing.on_grid(each, domain))
+            band = bare(smoothing.mean_band(*smoothing.on_grid(each, domain)))
             bands.append(Curve(folder, band.x, band.y, band.low, band.high, dashed=bool(i)))
         note = "Smoothed; mean over seeds and one standard error σ/√N."
-        charts.append(Chart(name, "steps", "return", bands, note))
+        charts.append(Chart(name, x_label, "return", bands, note))
     return charts
+
+
+def _verdict(first: Mapping[str, Any], second: Mapping[str, Any], lines: list[Line]) -> str:
+    """What a reader should see at once."""
+    if not lines:
+        shared = dict(_values(first)).keys() & dict(_values(second)).keys()
+        return (
+            "No number differs." if shared else
+            "They have no number in common: these are results of different kinds."
+        )  # fmt: skip
+    if not ("groups" in first and "groups" in second):
+        return f"{counted(len(lines), 'number')} that both have differ."
+    both = [line for line in lines if line.difference != "–"]
+    higher, lower = (sum(line.difference.endswith(end) for line in both) for end in (HIGHER, LOWER))
+    return (
+        f"Of {counted(len(lines), 'group')} both have {len(both)}. The second's final return is "
+        f"higher in {higher} of these, lower in {lower}, and no difference can be told in "
+        f"{len(both) - higher - lower}."
+    )
 
 
 def run(settings: Compare, console: Console) -> None:
@@ -168,22 +212,28 @@ def run(settings: Compare, console: Console) -> None:
     first, second = read(settings.first), read(settings.second)
     changed, lines = changes(first, second), numbers(first, second)
     names = str(settings.first), str(settings.second)
-    _show(console, "What differs in how they were made", ("", *names), changed)
-    _show(console, "What they came to", ("", *names, "second - first"), lines)
-    if not lines:
-        console.print("no number differs" if changed else "both are the same")
+    heads = _short(settings.first, settings.second)
+    _show(console, "What differs in how they were made", ("", *heads), changed)
+    _show(console, "What they came to", ("", *heads, "second - first"), lines)
+    found = _verdict(first, second, lines)
+    console.print(escape(found), highlight=False)
     short = re.sub(r"[^\w.-]+", "-", "-".join(Path(name).resolve().name for name in names))
     out = prepare(settings.out or Path("out/compare") / short)
+    x_label = str(first.get("x_label", second.get("x_label", "steps")))
     sections: list[Section] = [
-        Table("What they came to", ("", *names, "second - first"), lines,
-              "Of groups: mean final return; the difference with Welch's 95 % interval."),
-        *_charts(settings.first, settings.second),
-        Table("What differs in how they were made", ("", *names), changed),
+        *([Table("What they came to", ("", *heads, "second - first"), lines, WELCH)]
+          if lines else []),
+        *_charts(settings.first, settings.second, x_label),
+        *([Table("What differs in how they were made", ("", *heads), changed)] if changed else []),
         *(Text(f"Found in {name}", [str(each["found"])]) for name, each in
-          zip(names, (first, second), strict=True) if each.get("found")),
+          zip(heads, (first, second), strict=True) if each.get("found")),
     ]  # fmt: skip
-    lead = f"{names[0]} beside {names[1]}."
-    facts = {"command": f"windward compare {names[0]} {names[1]}"}
+    lead = f"{names[0]} (first) beside {names[1]} (second).\n{found}"
+    command = shlex.join(("windward", "compare", *names))
+    facts = {
+        "command": command + (f" --out {shlex.quote(str(settings.out))}" if settings.out else ""),
+        "versions": "\n".join(f"{name} {value}" for name, value in versions().items()),
+    }
     report.write(out / "report.html", "Two results side by side", lead, sections, facts)
     console.print(f"page: {out / 'report.html'}", highlight=False, soft_wrap=True)
 

@@ -1,7 +1,6 @@
 """Groups of runs that differ by their seed alone: how far they are, and what they came to."""
 
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -40,7 +39,10 @@ class Group:
 
 
 class Numbers(NamedTuple):
-    """What a group came to; None where nothing has been evaluated yet."""
+    """What a group came to; None where nothing has been evaluated yet.
+
+    Of one seed there is no interval: its ends are NaN.
+    """
 
     seeds: tuple[int, ...]
     final: tuple[float | None, ...]
@@ -65,16 +67,28 @@ def last(values: np.ndarray, share: float) -> float:
 def numbers(group: Group, root: Path) -> Numbers:
     """What its shown runs came to, as far as they are."""
     curves = [store.curve(run, root) for run in group.shown]
-    final = tuple(last(curve["eval_return"], FINAL) if curve else None for curve in curves)
+    # A run whose return is no number has none: it is counted as missing, and pages say so.
+    final = tuple(_last(curve, FINAL) for curve in curves)
     there = np.array([each for each in final if each is not None])
     return Numbers(
         tuple(int(run.settings["seed"]) for run in group.shown),
         final,
         tuple(int(curve["steps"][-1]) if curve else 0 for curve in curves),
-        mean_interval(there) if len(there) else None,
-        iqm_interval(there) if len(there) else None,
+        _known(mean_interval(there), there) if len(there) else None,
+        _known(iqm_interval(there), there) if len(there) else None,
         float(there.std(ddof=1) / np.sqrt(len(there))) if len(there) > 1 else None,
     )
+
+
+def _last(curve: Mapping[str, np.ndarray], share: float) -> float | None:
+    """The mean return of the last part of a curve; None if there is none."""
+    value = last(curve["eval_return"], share) if curve else np.nan
+    return value if np.isfinite(value) else None
+
+
+def _known(interval: Interval, values: np.ndarray) -> Interval:
+    """Without ends if it is of one seed, which says nothing of how sure it is."""
+    return interval if len(values) > 1 else Interval(interval.value, np.nan, np.nan)
 
 
 def iqm_interval(values: np.ndarray, seed: int = 0) -> Interval:
@@ -86,33 +100,47 @@ def iqm_interval(values: np.ndarray, seed: int = 0) -> Interval:
 def difference(ours: np.ndarray, theirs: np.ndarray) -> Interval:
     """The difference of means with Welch's 95 % interval, which a few runs do not make narrow.
 
-    A bootstrap of two or three runs would: it knows no values but theirs.
+    A bootstrap of two or three runs would: it knows no values but theirs. With one run on a side
+    anything is possible.
     """
     gap = float(ours.mean() - theirs.mean())
+    if min(len(ours), len(theirs)) < 2:
+        return Interval(gap, -np.inf, np.inf)
     if np.ptp(ours) == 0 and np.ptp(theirs) == 0:
         return Interval(gap, gap, gap)
-    with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of one run: it has no spread
-        low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-    if not np.isfinite([low, high]).all():
-        return Interval(gap, -np.inf, np.inf)
+    low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
     return Interval(gap, float(low), float(high))
 
 
-def score(group: Group, root: Path) -> float:
-    """By what a group is chosen: the mean return of the last half of its judged runs."""
-    curves = [store.curve(run, root) for run in group.judged]
-    there = [last(curve["eval_return"], JUDGED) for curve in curves if curve]
-    return float(np.mean(there)) if there else -np.inf
+def score(group: Group, root: Path) -> float | None:
+    """By what a group is chosen: the mean return of the last half of its judged runs.
+
+    None if one of them has none: a group is not chosen for the seeds on which it did not fail.
+    """
+    found = [_last(store.curve(run, root), JUDGED) for run in group.judged]
+    there = [each for each in found if each is not None]
+    return float(np.mean(there)) if there and len(there) == len(found) else None
 
 
 def best(groups: Sequence[Group], root: Path) -> dict[str, Group]:
     """Of each method the group with the highest score; no look is had at the shown runs."""
+
+    def rank(group: Group) -> float:
+        value = score(group, root)
+        return -np.inf if value is None else value
+
     chosen: dict[str, Group] = {}
     for group in groups:
         rivals = [each for each in groups if each.method == group.method]
-        chosen[group.method] = max(rivals, key=lambda each: score(each, root))
+        chosen[group.method] = max(rivals, key=rank)
     return chosen
+
+
+def bare(band: Band) -> Band:
+    """Without a band where there is only one run: one of no width would look like certainty."""
+    many = band.runs > 1
+    low, high = (np.where(many, side, np.nan) for side in (band.low, band.high))
+    return band._replace(low=low, high=high)
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,12 +155,12 @@ class Drawing:
     @cached_property
     def mean(self) -> Band:
         """Mean and σ/√N."""
-        return smoothing.mean_band(self.grid, self.rows)
+        return bare(smoothing.mean_band(self.grid, self.rows))
 
     @cached_property
     def iqm(self) -> Band:
         """Interquartile mean and its bootstrap interval."""
-        return smoothing.interquartile_band(self.grid, self.rows)
+        return bare(smoothing.interquartile_band(self.grid, self.rows))
 
 
 def drawing(group: Group, root: Path, column: str = "eval_return", drop: int = 0) -> Drawing | None:
@@ -144,7 +172,7 @@ def drawing(group: Group, root: Path, column: str = "eval_return", drop: int = 0
     raw = []
     for run in group.shown:
         curve = store.curve(run, root)
-        if curve:
+        if column in curve:
             kept = np.isfinite(curve[column])
             if kept.any():
                 x, y = curve["steps"][kept], curve[column][kept]

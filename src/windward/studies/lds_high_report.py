@@ -1,7 +1,7 @@
 """What `lds-high` leaves: headroom by horizon and system, a figure, all costs, a page."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -18,15 +18,18 @@ from windward.studies import report
 from windward.studies import results as versions_of
 from windward.studies.commands import commit
 from windward.studies.report import Chart, Curve, Points, Table, Text
-from windward.studies.statistics import Interval, mean_interval
+from windward.studies.statistics import mean_interval
 from windward.studies.store import Run
 from windward.studies.study_folder import writing
 from windward.studies.training_figures import save
+from windward.studies.training_report import SMOKE
 
 LQR, BEST = "LQR", "best fixed M"
 METHODS = (LQR, BEST, "GPC", "BPC", "Bandit GPC")
 COLOURS = {"GPC": "C2", "BPC": "C3", "Bandit GPC": "C0", LQR: "C7", BEST: "black"}
+FLOOR = -1.05  # of headroom in the figure
 CLAIM = (
+    "On a larger linear system, do BPC and Bandit GPC improve on LQR when both are tuned alike? "
     "The paper says of its system of this size that BPC could not be tuned to learn while Bandit "
     "GPC (there: RBPC) improves on LQR. It names neither the system nor the horizon."
 )
@@ -80,28 +83,52 @@ def rows_of(results: Sequence[Result], part: str = "last") -> list[Row]:
                 edges += bool(content["on_edge"])
                 hyper.append(content["hyper"])
             if headroom:
-                rows.append(
-                    Row(T, method, np.array(headroom), np.array(saved), worst, edges, hyper)
-                )
+                shares = np.array(headroom), np.array(saved)
+                rows.append(Row(T, method, *shares, worst, edges, hyper))
     return rows
 
 
-def verdict(rows: Sequence[Row]) -> str:
+def verdicts(rows: Sequence[Row]) -> list[str]:
     """What was found of the claim, horizon by horizon."""
     sentences = []
     for T, same in groupby(rows, lambda row: row.T):
         at = {row.method: row for row in same}
         if "BPC" in at and "Bandit GPC" in at:
-            parts = [
-                f"{name} saves on {at[name].better} of {len(at[name].saved)} systems, headroom "
-                f"{_span(mean_interval(at[name].headroom))}"
-                for name in ("BPC", "Bandit GPC")
-            ]
-            sentences.append(f"T = {T:,}: {'; '.join(parts)}.")
-    return " ".join(sentences) or "Runs are still to come."
+            two = at["BPC"], at["Bandit GPC"]
+            parts = "; ".join(
+                f"{row.method} saves on {row.better} of {len(row.saved)} systems, headroom "
+                f"{_span(row)}" for row in two
+            )  # fmt: skip
+            sentences.append(f"T = {T:,}: {_claim(*two)}. {parts}.")
+    return sentences or ["Runs are still to come."]
 
 
-def _span(each: Interval) -> str:
+def _claim(bpc: Row, bandit: Row) -> str:
+    """What of the claim holds: a method improves if the interval of its headroom is above 0."""
+    if min(len(bpc.headroom), len(bandit.headroom)) < 2:
+        return "one system tells nothing of others"
+    return {
+        (False, True): "as the paper says, Bandit GPC improves on LQR and BPC does not",
+        (True, True): "both improve on LQR, so that here BPC can be tuned to learn",
+        (False, False): "neither improves on LQR for sure",
+        (True, False): "BPC improves on LQR and Bandit GPC does not, the paper's claim reversed",
+    }[bool(mean_interval(bpc.headroom).low > 0), bool(mean_interval(bandit.headroom).low > 0)]
+
+
+def _state(results: Sequence[Result], settings: Any) -> list[str]:
+    """What a reader must know before any number."""
+    state = [SMOKE] if settings.scale == "smoke" else []
+    total = len(METHODS) * settings.systems * len(settings.horizons)
+    if len(results) < total:
+        state.append(f"Not finished: {len(results)} of {total} runs are.")
+    return state
+
+
+def _span(row: Row) -> str:
+    """The mean headroom with its interval over systems, of which one has none."""
+    each = mean_interval(row.headroom)
+    if len(row.headroom) < 2:
+        return f"{each.value:.2f}"
     return f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]"
 
 
@@ -112,20 +139,20 @@ def write(
     rows, whole = rows_of(results), rows_of(results, "whole")
     if not rows:
         raise ValueError("no system has all its runs finished yet: there is nothing to draw")
-    found = verdict(rows)
+    said = _state(results, settings) + verdicts(rows)
     with writing(out):
         _figure(out, rows, results, settings)
         write_rows(out / "runs.csv", _raw(results))
         kept = {n: v for n, v in asdict(settings).items() if n not in ("how", "out")}
-        summary = {
-            "command": command, "found": found, "settings": kept,
+        summary: dict[str, Any] = {
+            "command": command, "found": " ".join(said), "settings": kept,
             "versions": versions_of.versions(), "commit": commit(),
             "headroom": [_json(row) for row in rows], "whole_run": [_json(row) for row in whole],
         }  # fmt: skip
         write_text(out / "summary.json", json.dumps(summary, indent=1) + "\n")
-        _page(out / "report.html", rows, whole, results, settings, summary)
+        _page(out / "report.html", rows, whole, results, settings, summary, said)
     console.print(_terminal(rows, settings))
-    console.print(escape(found), highlight=False)
+    console.print(escape(summary["found"]), highlight=False)
     console.print(f"page: {out / 'report.html'}   raw results: {out / 'runs.csv'}", highlight=False)
     return summary
 
@@ -134,7 +161,8 @@ def _json(row: Row) -> dict[str, Any]:
     interval = mean_interval(row.headroom)
     return {
         "T": row.T, "method": row.method, "mean": interval.value,
-        "interval": [interval.low, interval.high], "systems": row.headroom.tolist(),
+        "interval": [interval.low, interval.high] if len(row.headroom) > 1 else None,
+        "systems": row.headroom.tolist(),
         "saved": row.saved.tolist(), "worst": row.worst, "on_edge_of_grid": row.on_edge,
         "hyper": row.hyper,
     }  # fmt: skip
@@ -143,50 +171,59 @@ def _json(row: Row) -> dict[str, Any]:
 def _raw(results: Sequence[Result]) -> list[dict[str, Any]]:
     rows = []
     for each in results:
-        s = each.run.settings
+        s = {name: each.run.settings[name] for name in ("T", "system", "method", "winds")}
+        winds = s.pop("winds")
         last, whole = (np.array(each.content[part]) for part in ("last", "whole"))
         for i, j in np.ndindex(last.shape):
-            rows.append(
-                {
-                    "T": s["T"], "system": s["system"], "method": s["method"],
-                    "wind": s["winds"][i], "seed": j, "cost_last": f"{last[i, j]:.6g}",
-                    "cost_whole": f"{whole[i, j]:.6g}",
-                }
-            )  # fmt: skip
+            costs = {"cost_last": f"{last[i, j]:.6g}", "cost_whole": f"{whole[i, j]:.6g}"}
+            rows.append(s | {"wind": winds[i], "seed": j} | costs)
     return rows
 
 
-def _shown(results: Sequence[Result]) -> list[Result]:
-    """The first system at the longest horizon."""
-    T = max(each.run.settings["T"] for each in results)
-    system = min(each.run.settings["system"] for each in results)
-    return [e for e in results if (e.run.settings["T"], e.run.settings["system"]) == (T, system)]
+def _shown(results: Sequence[Result]) -> tuple[str, list[Result]]:
+    """The first system at the longest horizon, of those with most methods finished."""
+    by: dict[tuple[int, int], list[Result]] = {}
+    for each in results:
+        by.setdefault((each.run.settings["T"], -each.run.settings["system"]), []).append(each)
+    (T, system), shown = max(by.items(), key=lambda item: (len(item[1]), item[0]))
+    return f"System {-system}, T = {T:,}", shown
+
+
+def _by_horizon(rows: Sequence[Row]) -> Iterator[tuple[str, Any, Points]]:
+    """Each method's mean headroom over horizons as (T, mean, low, high), and every system's."""
+    for method in METHODS[2:]:
+        mine = [row for row in rows if row.method == method]
+        if mine:  # else it is not finished on any system
+            T = np.array([row.T for row in mine])
+            spans = np.array([mean_interval(row.headroom) for row in mine]).T
+            each = np.repeat(T, [len(row.headroom) for row in mine])
+            headroom = np.concatenate([row.headroom for row in mine])
+            yield method, (T, *spans), Points(f"{method}, each system", each, headroom)
 
 
 def _figure(out: Path, rows: Sequence[Row], results: Sequence[Result], settings: Any) -> None:
     figure, (costs, shares) = panels(2, width=5.5)
-    shown = _shown(results)
+    which, shown = _shown(results)
     for each in shown:
         method = each.run.settings["method"]
         look = {"ls": "--"} if method in (LQR, BEST) else {}
         costs.plot(
             each.curve["steps"], each.curve["cost"], color=COLOURS[method], label=method, **look
         )
-    costs.set(
-        xlabel="step", ylabel="cost", yscale="log", title="one system, mean over winds, seeds"
-    )
+    costs.set(xlabel="step", ylabel="cost", yscale="log", title=f"{which}: mean cost")
     costs.legend(frameon=False)
-    for method in METHODS[2:]:
-        mine = [row for row in rows if row.method == method]
-        spans = np.array([mean_interval(row.headroom) for row in mine]).T
-        x = [row.T for row in mine]
-        shares.plot(x, spans[0], color=COLOURS[method], label=method)
-        shares.fill_between(x, spans[1], spans[2], color=COLOURS[method], alpha=0.2, lw=0)
-        for row in mine:
-            shares.plot([row.T] * len(row.headroom), row.headroom, ".", color=COLOURS[method])
+    for i, (method, (T, mean, low, high), dots) in enumerate(_by_horizon(rows)):
+        look, aside = {"color": COLOURS[method]}, 1.05 ** (i - 1)  # or bars hide each other
+        bars = np.maximum(0, [mean - low, high - mean])
+        shares.errorbar(T * aside, mean, bars, **look, label=method, capsize=3)
+        shares.plot(np.multiply(dots.x, aside), dots.y, ".", **look)
     shares.axhline(0, color=COLOURS[LQR], ls="--", label=LQR)
-    shares.set(xlabel="T", xscale="log", ylabel="headroom captured", ylim=(-1.05, 1.05))
-    shares.set_title(f"{settings.systems} systems: mean, 95 % interval, each")
+    shares.set(xlabel="T", xscale="log", ylabel="headroom captured", ylim=(FLOOR, 1.05))
+    horizons = sorted({row.T for row in rows})
+    shares.set_xticks(horizons, [f"{T:,}" for T in horizons])
+    shares.minorticks_off()
+    below = sum(int((row.headroom < FLOOR).sum()) for row in rows)
+    shares.set_title("systems: mean, 95 % interval, each" + (f"; {below} too low" * (below > 0)))
     shares.legend(frameon=False)
     save(figure, out, "lds-high")
 
@@ -194,9 +231,10 @@ def _figure(out: Path, rows: Sequence[Row], results: Sequence[Result], settings:
 def _cells(row: Row) -> list[Any]:
     hyper = row.hyper[0]
     ranges = {name: sorted(each[name] for each in row.hyper) for name in hyper}
-    tuned = ", ".join(f"{name} {v[0]:.2g} to {v[-1]:.2g}" for name, v in ranges.items())
+    ends = {name: dict.fromkeys((f"{v[0]:.2g}", f"{v[-1]:.2g}")) for name, v in ranges.items()}
+    tuned = ", ".join(f"{name} {' to '.join(each)}" for name, each in ends.items())
     return [
-        row.T, row.method, _span(mean_interval(row.headroom)), row.worst,
+        row.T, row.method, _span(row), row.worst,
         f"{row.better} of {len(row.saved)}", f"{row.saved.mean():.1%}", tuned, row.on_edge,
     ]  # fmt: skip
 
@@ -221,37 +259,29 @@ def _terminal(rows: Sequence[Row], settings: Any) -> Terminal:
 
 def _page(
     path: Path, rows: Sequence[Row], whole: Sequence[Row], results: Sequence[Result],
-    settings: Any, summary: dict[str, Any],
+    settings: Any, summary: dict[str, Any], said: Sequence[str],
 ) -> None:  # fmt: skip
-    def by_horizon(rows: Sequence[Row]) -> list[Curve | Points]:
-        curves: list[Curve | Points] = []
-        for method in METHODS[2:]:
-            mine = [row for row in rows if row.method == method]
-            mean, low, high = np.array([mean_interval(row.headroom) for row in mine]).T
-            curves.append(Curve(method, [row.T for row in mine], mean, low, high))
-            x = np.repeat([row.T for row in mine], [len(row.headroom) for row in mine])
-            y = np.concatenate([row.headroom for row in mine])
-            curves.append(Points(f"{method}, each system", x, y))
-        return curves
-
+    shares = [
+        each for name, line, dots in _by_horizon(rows) for each in (Curve(name, *line), dots)
+    ]  # fmt: skip
     costs: list[Curve | Points] = []
-    for each in _shown(results):
-        name = each.run.settings["method"]
-        dashed = name in (LQR, BEST)
-        costs.append(Curve(name, each.curve["steps"], each.curve["cost"], dashed=dashed))
+    which, shown = _shown(results)
+    for each in shown:
+        name, x, y = each.run.settings["method"], each.curve["steps"], each.curve["cost"]
+        costs.append(Curve(name, x, y, dashed=name in (LQR, BEST)))
     last = f"the last {settings.last:.0%} of steps"
     sections: list[report.Section] = [
-        Chart(f"Headroom captured in {last}", "T", "headroom", by_horizon(rows),
+        Chart(f"Headroom captured in {last}", "T", "headroom", shares,
               "0: LQR, 1: best fixed M in hindsight. Mean over systems, 95 % bootstrap interval.",
               log_x=True),
         Table(f"Headroom in {last}", COLUMNS, [_cells(row) for row in rows],
-              "Saves: of LQR's cost, the cost of exploration counted."),
+              "Saves: of LQR's cost, the cost of exploration counted. Tuned: the smallest and the "
+              "largest over systems; on grid's edge: on how many systems tuning ended there."),
         Chart("Cost over time on one system", "step", "cost", costs,
-              "Mean over winds and seeds, in bins.", log_y=True),
+              f"{which}; mean over winds and seeds, in bins.", log_y=True),
         Table("Headroom over whole runs, learning included", COLUMNS,
               [_cells(row) for row in whole]),
-        Text("How it was made", [
-            CLAIM,
+        Text("What was run", [
             "Systems are random and stable (spectral radius 0.8 to 0.98), Q = R = I, the base "
             "policy is LQR. BPC and Bandit GPC are tuned alike: the same grid of eta and delta, "
             "for each system and horizon, by the same number of winds and seeds; they are "
@@ -265,5 +295,5 @@ def _page(
         "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
         "commit": summary["commit"] or "unknown",
     }
-    title = f"lds-high: {settings.d_x} states, {settings.d_u} inputs"
-    report.write(path, title, summary["found"], sections, facts)
+    title = f"lds-high: bandits on linear systems, {settings.d_x} states, {settings.d_u} inputs"
+    report.write(path, title, "\n".join((CLAIM, *said)), sections, facts)

@@ -14,10 +14,11 @@ from rich.console import Console
 from windward.atomic import prepare
 from windward.studies import report
 from windward.studies.compare import read
-from windward.studies.report import Cell, Picture, Section, Table, Text
+from windward.studies.report import Cell, Picture, Section, Table
+from windward.studies.training_page import lines
 
 PAGE = "report.html"
-FACTS = ("command", "settings", "versions", "commit", "found")
+FACTS = ("command", "settings", "versions", "commit", "found", "x_label")
 LONG = 120
 """characters of a cell at most"""
 
@@ -92,17 +93,23 @@ def write(folder: Path, title: str | None = None, about: str = "") -> Path:
     sections: list[Section] = [
         Picture(path.stem, path) for path in sorted(folder.glob("*.png")) if path.is_file()
     ]
-    for name, value in summary.items():
-        if name not in FACTS:
-            sections += tables(name.replace("_", " "), value)
-    if about:
-        sections.append(Text("What it shows", [about]))
+    parts = {name: value for name, value in summary.items() if name not in FACTS}
+    made = {name: list(tables(name.replace("_", " "), value)) for name, value in parts.items()}
+    sections += [table for each in made.values() for table in each]
+    rest: list[list[Cell]] = [
+        [name.replace("_", " "), cell(parts[name])]
+        for name, each in made.items()
+        if not each and parts[name] not in ({}, [], None)
+    ]
+    if rest:
+        sections.append(Table("Other numbers", ("", "value"), rest))
     facts = {"command": str(summary.get("command", "unknown"))}
     for name in ("settings", "versions"):
-        lines = [f"{key}: {value}" for key, value in summary.get(name, {}).items()]
-        if lines:
-            facts[name] = "\n".join(lines)
-    lead = str(summary.get("found", "")) or f"Raw results lie beside this page, in {folder.name}."
+        if summary.get(name):
+            facts[name] = "\n".join(lines(summary[name]))
+    facts["commit"] = str(summary.get("commit") or "unknown")
+    raw = "Raw results lie beside this page."
+    lead = "\n".join(filter(None, (about, str(summary.get("found", "")) or raw)))
     page = prepare(folder) / PAGE
     report.write(page, title or folder.resolve().name, lead, sections, facts)
     return page

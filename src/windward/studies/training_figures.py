@@ -37,6 +37,12 @@ def save(figure: Any, out: Path, name: str) -> None:
         write_bytes(out / f"{name}.{kind}", content.getvalue())
 
 
+def remove(out: Path, name: str) -> None:
+    """Deletes NAME.png and NAME.pdf, if they are there."""
+    for kind in ("png", "pdf"):
+        (out / f"{name}.{kind}").unlink(missing_ok=True)
+
+
 def _looks(groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
     """Colours by method, shades by group: baselines blue and dashed, ours from orange on."""
     families = {BASELINE: "Blues"}
@@ -76,7 +82,9 @@ def _bands(axes: Any, groups: Sequence[Group], drawn: Drawn, kind: str, said: Sa
 
 
 def _legend(axes: Any, groups: int) -> None:
-    """Inside if it is short, else beside the axes."""
+    """Inside if it is short, else beside the axes; none if nothing is drawn yet."""
+    if not axes.get_legend_handles_labels()[0]:
+        return
     look: dict[str, Any] = {"frameon": False, "fontsize": "small"}
     if groups > BESIDE:
         look |= {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
@@ -100,8 +108,9 @@ def best(groups: Sequence[Group], drawn: Drawn, out: Path, said: Said) -> None:
     raw.set(xlabel=said.x_label, ylabel="return")
     _legend(raw, len(groups))
     if len(groups) > BESIDE:  # once is enough
-        mean.get_legend().remove()
-        iqm.get_legend().remove()
+        for axes in (mean, iqm):
+            if axes.get_legend() is not None:
+                axes.get_legend().remove()
     figure.suptitle(said.title)
     save(figure, out, "best")
 

@@ -12,16 +12,19 @@ from windward.studies.entries import Entry
 from windward.studies.groups import Drawing, Group, Numbers
 from windward.studies.report import Chart, Curve, Section, Table, Text
 from windward.studies.scales import Size
+from windward.studies.smoothing import Band
 from windward.studies.statistics import Interval
 from windward.studies.trainings import BASELINE
 
 COLUMNS = {
-    "train_return": "Return while training, with exploration",
-    "M_norm": "Size of M",
-    "w_hat_norm": "Mean size of the pseudo-disturbance",
-    "clipped": "Share of actions that were clipped",
+    "train_return": ("Return while training, with exploration", "return"),
+    "M_norm": ("Size of M", "|M|"),
+    "w_hat_norm": ("Mean size of the pseudo-disturbance", "|ŵ|"),
+    "clipped": ("Share of actions that were clipped", "share"),
 }
-"""columns of the curves that have a chart of their own, where a run has them"""
+"""columns of the curves that have a chart of their own, where a run has them: title, y axis"""
+FEW = 10
+"""seeds below which a bootstrap interval is too narrow"""
 
 
 class Found(NamedTuple):
@@ -50,6 +53,12 @@ class Found(NamedTuple):
         return [group for group in self.show if not chosen or group.name in chosen]
 
     @property
+    def settled(self) -> bool:
+        """Whether all runs that choose are finished."""
+        runs = (run for group in self.every for run in group.judged)
+        return all(store.finished(run, self.root) is not None for run in runs)
+
+    @property
     def title(self) -> str:
         """Over figures."""
         return f"{self.entry.name}: {self.settings.env.rpartition('/')[2]}"
@@ -62,8 +71,30 @@ def drawn_of(show: Sequence[Group], root: Path, column: str, drop: int = 0) -> d
 
 
 def span(each: Interval) -> str:
-    """A number with its interval."""
+    """A number with its interval, if it has one.
+
+    >>> span(Interval(2.0, 1.0, 3.0)), span(Interval(2.0, -np.inf, np.inf))
+    ('2.0 [1.0, 3.0]', '2.0')
+    """
+    if not np.isfinite([each.low, each.high]).all():
+        return f"{each.value:.1f}"
     return f"{each.value:.1f} [{each.low:.1f}, {each.high:.1f}]"
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things: 1 seed, 3 seeds."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
+
+
+def question(found: Found) -> str:
+    """What the study asks, and what the paper says of it."""
+    methods = list(dict.fromkeys(g.method for g in found.every if g.method != BASELINE))
+    several = len(methods) > 1
+    names = f"{', '.join(methods[:-1])} or {methods[-1]}" if several else "".join(methods)
+    asked = f"Does {names} end with a higher return than the {BASELINE}?"
+    if not found.best and len(found.show) > len(methods) + 1:
+        asked = f"How much do the settings of {names} and of the {BASELINE} matter?"
+    return f"{asked} {found.entry.says}"
 
 
 class Page:
@@ -75,48 +106,56 @@ class Page:
         self.found, self.told, self.drawn = found, told, drawn
         self.settings, self.size, self.root = found.settings, found.size, found.root
 
-    def write(self, path: Path, lead: str, summary: dict[str, Any]) -> None:
+    def write(self, path: Path, lead: Sequence[str], summary: dict[str, Any]) -> None:
         """Writes it."""
         entry, leading, show = self.found.entry, self.found.leading, self.found.show
         sections = [
-            self._bands("Learning curves, as the paper draws them", "mean", leading),
+            self._bands("Learning curves", "mean", leading),
             self._results(),
-            self._bands("Interquartile mean", "iqm", leading),
+            Text("What was run", self._story()),
             *([self._bands("All groups", "mean", show)] if len(show) > len(leading) else []),
+            self._bands("Interquartile mean", "iqm", leading),
             self._raw(),
             *self._columns(),
             *self._choice(),
             self._runs(),
-            Text("How it was made", self._story()),
         ]  # fmt: skip
         facts = {
             "command": summary["command"],
-            "scale": f"{self.settings.scale}: {self.size.seeds} seeds, {self.size.steps:,} "
-            f"{entry.x_label}",
-            "settings": "\n".join(_lines(summary["settings"])),
+            "scale": f"{self.settings.scale}: {counted(self.size.seeds, 'seed')}, "
+            f"{self.size.steps:,} {entry.x_label}",
+            "settings": "\n".join(lines(summary["settings"])),
             "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
             "commit": summary["commit"] or "unknown",
         }
         title = f"{entry.name}: {entry.title}"
-        report.write(path, title, lead, sections, facts)
+        report.write(path, title, "\n".join((question(self.found), *lead)), sections, facts)
+
+    @property
+    def counts(self) -> str:
+        """What a run's length is counted in: steps, or episodes."""
+        return self.found.entry.x_label.split()[-1]
 
     def _bands(self, title: str, kind: str, groups: Sequence[Group]) -> Chart:
         note = {
-            "mean": "Each run smoothed (0.1 of the whole), put on a fine grid; mean over seeds and "
-            "one standard error σ/√N.",
+            "mean": "Drawn as the paper's appendix says: each run smoothed (0.1 of the whole) and "
+            "put on a fine grid, then the mean over seeds and one standard error σ/√N.",
             "iqm": "Of the same curves the mean of the middle half, with 95 % bootstrap intervals "
             "over whole runs.",
         }[kind]
+        drawn = [self.drawn[g.name] for g in groups if g.name in self.drawn]
+        if all(len(each.rows) < 2 for each in drawn):
+            note += " Of one run there is no band."
         if self.settings.drop_worst:
-            note += f" The {self.settings.drop_worst} lowest runs of each group are not drawn here."
+            note += (
+                f" Not drawn here: of each group the {self.settings.drop_worst} run(s) with the "
+                "lowest final return."
+            )
         bands = {g.name: getattr(self.drawn[g.name], kind) for g in groups if g.name in self.drawn}
         short = [name for name, band in bands.items() if band.runs.min() < band.runs.max()]
         if short:
             note += f" Not all runs reach the end: {'; '.join(short)}."
-        curves = [
-            Curve(name, band.x, band.y, band.low, band.high, dashed=name.startswith(BASELINE))
-            for name, band in bands.items()
-        ]
+        curves = [_curve(name, band) for name, band in bands.items()]
         return Chart(title, self.found.entry.x_label, "return", curves, note)
 
     def _raw(self) -> Chart:
@@ -128,19 +167,16 @@ class Page:
 
     def _columns(self) -> list[Section]:
         charts: list[Section] = []
-        for column, title in COLUMNS.items():
+        for column, (title, label) in COLUMNS.items():
             with_it = [
                 group for group in self.found.leading
                 if any(column in store.curve(run, self.root) for run in group.shown)
             ]  # fmt: skip
             drawn = drawn_of(with_it, self.root, column)
             if drawn:
-                curves = [
-                    Curve(name, each.mean.x, each.mean.y, each.mean.low, each.mean.high)
-                    for name, each in drawn.items()
-                ]
+                curves = [_curve(name, each.mean) for name, each in drawn.items()]
                 note = "Smoothed as above; mean and one standard error."
-                charts.append(Chart(title, self.found.entry.x_label, column, curves, note))
+                charts.append(Chart(title, self.found.entry.x_label, label, curves, note))
         return charts
 
     def _results(self) -> Table:
@@ -155,27 +191,44 @@ class Page:
                     min(each.reached),
                 ]
             )  # fmt: skip
-        columns = ("group", "mean", "interquartile mean", "σ/√N", "worst seed", "seeds", "steps")
+        columns = (
+            "group", "mean", "interquartile mean", "σ/√N", "worst seed", "seeds",
+            self.counts,
+        )  # fmt: skip
         note = (
             f"Final return: the mean of the last {grouping.FINAL:.0%} of a run's evaluations, "
-            f"{self.size.eval_episodes} episode(s) each, M at rest; [ ] 95 % bootstrap over seeds."
+            f"{counted(self.size.eval_episodes, 'episode')} each. [ ]: 95 % bootstrap interval "
+            "over seeds"
         )
-        return Table("Final return", columns, rows, note)
+        if any(len(set(each.reached)) > 1 for each in self.told.values()):
+            note = f"{self.counts.capitalize()}: the fewest of any seed. {note}"
+        if all(len(each.there) < FEW for each in self.told.values()):
+            note += f", which is too narrow with fewer than {FEW}"
+        return Table("Final return", columns, rows, f"{note}.")
 
     def _choice(self) -> list[Section]:
         judged = [group for group in self.found.every if group.judged]
         if not judged:
             return []
         chosen = {group.name for group in self.found.best.values()}
-        rows: list[list[report.Cell]] = [
-            [group.name, grouping.score(group, self.root), "chosen" if group.name in chosen else ""]
-            for group in judged
-        ]
+        rows: list[list[report.Cell]] = []
+        for group in judged:
+            done = sum(store.finished(run, self.root) is not None for run in group.judged)
+            rows.append(
+                [
+                    group.name, grouping.score(group, self.root), f"{done} of {len(group.judged)}",
+                    "chosen" if group.name in chosen else "",
+                ]
+            )  # fmt: skip
         note = (
-            f"Mean return of the last half of the evaluations of {self.size.tune_seeds} other "
-            f"seed(s), {self.size.tune_steps:,} steps."
+            f"Score: the mean return of the last half of the evaluations of "
+            f"{counted(self.size.tune_seeds, 'other seed')}, {self.size.tune_steps:,} "
+            f"{self.found.entry.x_label} each."
         )
-        return [Table("How the best of each method was chosen", ("group", "score", ""), rows, note)]
+        if not self.found.settled:
+            note += " Not all of these runs are finished: the choice may change."
+        columns = ("group", "score", "runs finished", "")
+        return [Table("How the best of each method was chosen", columns, rows, note)]
 
     def _runs(self) -> Table:
         rows: list[list[report.Cell]] = []
@@ -188,24 +241,41 @@ class Page:
                 if state is None:
                     state = "finished" if store.finished(run, self.root) else "not finished"
                 rows.append([group.name, seed, final, reached, state])
-        return Table("Every run", ("group", "seed", "final return", "steps", ""), rows)
+        return Table("Every run", ("group", "seed", "final return", self.counts, ""), rows)
 
     def _story(self) -> list[str]:
-        size, entry = self.size, self.found.entry
+        size, entry, label = self.size, self.found.entry, self.found.entry.x_label
+        shown = [seed for each in self.told.values() for seed in each.seeds]
+        here = (
+            f"Here: {counted(size.seeds, 'seed')} ({min(shown)} to {max(shown)}) of {size.steps:,} "
+            f"{label} each, scale {self.settings.scale}. In the paper: {entry.paper}."
+        )
+        if any(group.judged for group in self.found.every):
+            here += (
+                f" The best of each method was chosen on {counted(size.tune_seeds, 'other seed')} "
+                f"(from 0 on) of {size.tune_steps:,} {label}, and is shown on seeds that chose "
+                "nothing."
+            )
+        missing = sum(final is None for each in self.told.values() for final in each.final)
+        left_out = (
+            f"Of {missing} of {len(shown)} runs there is no return yet; every other is in all "
+            "numbers." if missing else "No run is left out of any number."
+        )  # fmt: skip
         story = [
-            f"{entry.shows} {entry.says}",
-            entry.made,
-            f"Here: {size.seeds} seed(s) of {size.steps:,} {entry.x_label} each (scale "
-            f"{self.settings.scale}); the paper has {entry.paper}.",
-            "No run was left out of any number. Raw results: curves.csv has every evaluation, "
-            "summary.json all numbers.",
-        ]
+            entry.shows, entry.made, here,
+            f"{left_out} Raw results: curves.csv has every evaluation, summary.json all numbers.",
+            *(f"Failed: {name}: {reason}" for name, reason in self.found.failed.items()),
+        ]  # fmt: skip
         warned = {
             text for group in self.found.show for run in group.shown
             for done in (store.finished(run, self.root),) if done is not None
             for text in done.warned
         }  # fmt: skip
         return story + [f"Warned: {text}" for text in sorted(warned)]
+
+
+def _curve(name: str, band: Band) -> Curve:
+    return Curve(name, band.x, band.y, band.low, band.high, dashed=name.startswith(BASELINE))
 
 
 def _joined(name: str, drawing: Drawing) -> Curve:
@@ -215,11 +285,16 @@ def _joined(name: str, drawing: Drawing) -> Curve:
     return Curve(name, x, y, dashed=name.startswith(BASELINE))
 
 
-def _lines(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    lines = []
+def lines(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """Settings, one a line, those inside others by their path.
+
+    >>> lines({"h": 5, "agent": {"sigma": 0.1}, "out": None})
+    ['h: 5', 'agent.sigma: 0.1']
+    """
+    found = []
     for name, value in settings.items():
         if isinstance(value, Mapping) and value:
-            lines += _lines(value, f"{prefix}{name}.")
+            found += lines(value, f"{prefix}{name}.")
         elif value is not None:
-            lines.append(f"{prefix}{name}: {value}")
-    return lines
+            found.append(f"{prefix}{name}: {value}")
+    return found

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from windward.studies.commands import commit
 from windward.studies.groups import Group, Numbers
 from windward.studies.statistics import Interval
 from windward.studies.study_folder import writing
-from windward.studies.training_page import COLUMNS, Found, Page, drawn_of, span
+from windward.studies.training_page import COLUMNS, Found, Page, counted, drawn_of, span
 from windward.studies.trainings import BASELINE
+
+SMOKE = "Scale smoke shows that everything works; its numbers mean nothing."
 
 
 def write(out: Path, found: Found, command: str, console: Console) -> dict[str, Any]:
@@ -28,19 +31,22 @@ def write(out: Path, found: Found, command: str, console: Console) -> dict[str, 
     if not drawn:
         raise ValueError(f"no run in {root} has been evaluated yet: there is nothing to draw")
     told = {group.name: grouping.numbers(group, root) for group in found.show}
-    lead = " ".join(verdicts(found, told))
+    said = verdicts(found, told)
     with writing(out):
-        said = training_figures.Said(found.title, found.entry.x_label, drop)
-        training_figures.best(found.leading, drawn, out, said)
+        labels = training_figures.Said(found.title, found.entry.x_label, drop)
+        training_figures.best(found.leading, drawn, out, labels)
         if len(found.show) > len({group.method for group in found.show}):
-            training_figures.every(found.show, drawn, out, said)
-        training_figures.raw(found.show, drawn, out, said)
+            training_figures.every(found.show, drawn, out, labels)
+        else:  # of an earlier command that showed them
+            training_figures.remove(out, "all")
+        training_figures.raw(found.show, drawn, out, labels)
         write_rows(out / "curves.csv", _rows(found.show, root))
-        summary = {
+        summary: dict[str, Any] = {
             "command": command,
-            "found": lead,
+            "found": " ".join(said),
             "settings": _settings(settings),
             "size": asdict(found.size),
+            "x_label": found.entry.x_label,
             "versions": results.versions(),
             "commit": commit(),
             "chosen": {method: group.name for method, group in found.best.items()},
@@ -48,10 +54,10 @@ def write(out: Path, found: Found, command: str, console: Console) -> dict[str, 
             "groups": [_json(group, told[group.name], root) for group in found.show],
             "failed": dict(found.failed),
         }
-        write_text(out / "summary.json", json.dumps(summary, indent=1) + "\n")
-        Page(found, told, drawn).write(out / "report.html", lead, summary)
+        write_text(out / "summary.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
+        Page(found, told, drawn).write(out / "report.html", said, summary)
     console.print(_terminal(found, told))
-    console.print(escape(lead), highlight=False)
+    console.print(escape(summary["found"]), highlight=False)
     console.print(
         f"page: {out / 'report.html'}   figures: {out / 'best.png'}   raw results: "
         f"{out / 'curves.csv'}",
@@ -68,34 +74,85 @@ def _settings(settings: Any) -> dict[str, Any]:
 
 def verdicts(found: Found, told: Mapping[str, Numbers]) -> list[str]:
     """What the shown runs say, in sentences; as little as few runs allow."""
+    sentences = _state(found, told)
     leading = found.leading
     base = next((group for group in leading if group.method == BASELINE), None)
     others = [group for group in leading if group.method != BASELINE]
     if base is None or not others:
-        return ["Runs are still to come."]
+        return [*sentences, "Runs are still to come."]
     if len(leading) > 2 and len({group.method for group in leading}) == 2:
-        means = {group.name: told[group.name].mean for group in leading}
-        there = {name: each.value for name, each in means.items() if each is not None}
-        spread = f"{min(there.values()):.0f} to {max(there.values()):.0f}" if there else "none yet"
-        return [f"Final returns of {len(there)} groups reach from {spread}."]
-    sentences = []
-    for group in others:
-        ours, theirs = told[group.name].there, told[base.name].there
-        if min(len(ours), len(theirs)) < 2:
-            sentences.append(f"{group.name}: too few runs to tell.")
-            continue
-        gap = grouping.difference(ours, theirs)
-        word = "no difference that these runs can tell"
-        if gap.low > 0:
-            word = "higher"
-        elif gap.high < 0:
-            word = "lower"
-        sentences.append(
-            f"Final return of {group.name} less that of {base.name}: {span(gap)} ({word}; Welch's "
-            f"interval, {len(ours)} and {len(theirs)} seeds, {found.size.steps:,} "
-            f"{found.entry.x_label})."
+        return [*sentences, *_spreads(leading, told)]
+    against = [_against(group, base, told) for group in others]
+    if any("[" in each for each in against):
+        against.append(
+            f"Mean final returns of {counted(found.size.seeds, 'seed')}, {found.size.steps:,} "
+            f"{found.entry.x_label} each; [ ]: 95 % interval of the difference (Welch)."
         )
+    return [*sentences, *against]
+
+
+def _state(found: Found, told: Mapping[str, Numbers]) -> list[str]:
+    """What a reader must know before any number."""
+    state = []
+    if found.settings.scale == "smoke":
+        state.append(SMOKE)
+    runs = [run for group in found.show for run in group.shown]
+    done = sum(store.finished(run, found.root) is not None for run in runs)
+    if done < len(runs):
+        reached = [each for group in found.show for each in told[group.name].reached]
+        state.append(
+            f"Not finished: {done} of {len(runs)} runs are, the others have come to "
+            f"{min(reached):,} or more of {found.size.steps:,} {found.entry.x_label}."
+        )
+    if not found.settled:
+        state.append("Runs that choose are not finished either: others may be shown in the end.")
+    if found.failed:
+        state.append(f"{counted(len(found.failed), 'run')} failed; their messages are below.")
+    return state
+
+
+def _spreads(leading: Sequence[Group], told: Mapping[str, Numbers]) -> list[str]:
+    """From where to where the settings of each method reach, and how sure that is."""
+    sentences = []
+    for method in dict.fromkeys(group.method for group in leading):
+        mine = [told[group.name] for group in leading if group.method == method]
+        means = [each.mean.value for each in mine if each.mean is not None]
+        if not means:
+            sentences.append(f"{method}: no return yet.")
+            continue
+        seeds = counted(max(len(each.there) for each in mine), "seed")
+        text = f"{method[0].upper()}{method[1:]}, {counted(len(means), 'setting')} of {seeds}: "
+        text += f"mean final returns from {min(means):.1f} to {max(means):.1f}"
+        errors = [each.error for each in mine if each.error is not None]
+        sentences.append(f"{text}, standard error up to {max(errors):.1f}." if errors else
+                         f"{text}; one seed each cannot tell settings from chance.")  # fmt: skip
     return sentences
+
+
+def _against(group: Group, base: Group, told: Mapping[str, Numbers]) -> str:
+    """A group against the baseline."""
+    one, two = told[group.name], told[base.name]
+    ours, theirs = one.there, two.there
+    if min(len(ours), len(theirs)) < 2:
+        return (
+            f"{group.name} against {base.name}: too few runs to tell, "
+            f"{counted(len(ours), 'seed')} against {len(theirs)}."
+        )
+    if len({*one.reached, *two.reached}) > 1:
+        return (
+            f"{group.name} against {base.name}: not yet to be compared, their runs have come "
+            "unequally far."
+        )
+    gap = grouping.difference(ours, theirs)
+    word = "No difference that these runs can tell"
+    if gap.low > 0:
+        word = "Higher"
+    elif gap.high < 0:
+        word = "Lower"
+    return (
+        f"{word}: {group.name} ends with {ours.mean():.1f}, {base.name} with {theirs.mean():.1f}; "
+        f"difference {span(gap)}."
+    )
 
 
 def _rows(show: Sequence[Group], root: Path) -> list[dict[str, Any]]:
@@ -115,7 +172,10 @@ def _rows(show: Sequence[Group], root: Path) -> list[dict[str, Any]]:
 
 def _json(group: Group, told: Numbers, root: Path) -> dict[str, Any]:
     def interval(each: Interval | None) -> Any:
-        return None if each is None else {"value": each.value, "interval": [each.low, each.high]}
+        if each is None:
+            return None
+        known = isfinite(each.low) and isfinite(each.high)  # JSON has no other numbers
+        return {"value": each.value, "interval": [each.low, each.high] if known else None}
 
     runs = []
     for run, seed, final, reached in zip(
@@ -138,8 +198,9 @@ def _terminal(found: Found, told: Mapping[str, Numbers]) -> Terminal:
     size, show = found.size, found.show
     table = Terminal(
         title=escape(f"{found.title}: final return"),
-        caption=f"the mean of the last {grouping.FINAL:.0%} of evaluations, {size.eval_episodes} "
-        "episode(s) each; \\[ ]: 95 % bootstrap interval over seeds; * stands for its method",
+        caption=f"the mean of the last {grouping.FINAL:.0%} of evaluations, "
+        f"{counted(size.eval_episodes, 'episode')} each; \\[ ]: 95 % bootstrap interval over "
+        "seeds" + ("; * stands for its method" if found.best else ""),
     )
     for column in ("group", "mean", "interquartile mean", "worst seed", "seeds", "steps"):
         table.add_column(column, justify="left" if column == "group" else "right")

@@ -7,7 +7,8 @@ choose the sigma of a study nor those that are shown.
 
 import json
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +23,13 @@ from windward.agents.threads import one_core_each
 from windward.atomic import prepare, write_text
 from windward.studies import groups, planning, robust_training, store
 from windward.studies.catalogue import ENTRIES, Trained
+from windward.studies.commands import command_line, commit
 from windward.studies.conducting import size_of
 from windward.studies.ray_backend import connected
 from windward.studies.results import versions
 from windward.studies.robust_training import RobustTraining
 from windward.studies.scales import Size
+from windward.studies.store import Run
 from windward.studies.trainings import training
 
 FIRST = 1000
@@ -52,14 +55,18 @@ class Tune:
     """of the points"""
 
 
-def rungs(steps: int, segment: int) -> list[int]:
+def rungs(steps: int, segment: int, eval_every: int) -> list[int]:
     """Steps after which points are compared: a quarter, a half, all, in whole segments.
 
-    >>> rungs(400_000, 50_000), rungs(100_000, 50_000)
+    There is none before the first evaluation.
+
+    >>> rungs(400_000, 50_000, 10_000), rungs(100_000, 50_000, 10_000)
     ([100000, 200000, 400000], [50000, 100000])
+    >>> rungs(400_000, 50_000, 150_000)
+    [200000, 400000]
     """
     cuts = {max(1, round(steps * part / segment)) * segment for part in (0.25, 0.5, 1.0)}
-    return sorted(cut for cut in cuts if cut <= steps)
+    return sorted(cut for cut in cuts if eval_every <= cut <= steps)
 
 
 def at(settings: RobustTraining, point: dict[str, float]) -> AgentSettings:
@@ -103,15 +110,23 @@ def space(tuning: Tune) -> dict[str, tuple[float, float]]:
 def run(tuning: Tune, console: Console) -> dict[str, Any]:
     """Searches, prints the best points, and writes tune.json."""
     entry = ENTRIES[tuning.study.study]
-    settings = robust_training.scaled(tuning.study, entry)
+    # A search is always Ray's, so that an address needs no --backend.
+    how = replace(tuning.study.how, backend="ray")
+    settings = robust_training.scaled(replace(tuning.study, how=how), entry)
     size = size_of(settings, entry)
     robust_training.check(settings, size)
     _check(tuning)
+    example = training(
+        settings.env, settings.agent, 0, size.steps, size.eval_every, size.eval_episodes
+    )
+    steps = rungs(size.steps, settings.agent.segment, size.eval_every)
+    seeds = tuning.runs_each
+    if how.dry_run:
+        _plan(tuning, example, steps, console)
+        return {}
     out = settings.out or Path("out/tune") / f"{entry.name}-{settings.scale}"
     prepare(out)
     root = prepare(settings.how.runs).resolve()
-    steps = rungs(size.steps, settings.agent.segment)
-    seeds = tuning.runs_each
 
     def trial(point: dict[str, float]) -> None:
         from ray import tune
@@ -121,27 +136,50 @@ def run(tuning: Tune, console: Console) -> dict[str, Any]:
             score = judge(settings, size, point, seeds, count, root)
             tune.report({"score": score, "steps": count, "rung": rung})
 
-    example = training(settings.env, settings.agent, 0, size.steps, size.eval_every, 1)
     with connected(settings.how.address):
         found = _search(
             trial, tuning, len(steps), settings.how.cpus, planning.memory(example), out, console
         )
     rows = sorted(found, key=lambda row: (-row["steps"], -row["score"]))
     best = rows[0]
-    command = (
-        f"windward run {entry.name} --sigmas {best['sigma']:.3g} --eta {best['eta']:.3g} "
-        f"--weight-decay {best['weight_decay']:.3g}"
-    )
+    command = study_with(tuning.study, best)
     summary = {
         "study": entry.name, "points": rows, "best": best, "command": command,
+        "settings": asdict(settings.agent), "size": asdict(size), "commit": commit(),
         "seeds": list(range(FIRST, FIRST + seeds)), "rungs": steps, "space": space(tuning),
         "versions": versions(),
     }  # fmt: skip
-    write_text(out / "tune.json", json.dumps(summary, indent=1) + "\n")
+    write_text(out / "tune.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
     console.print(_table(rows, entry.name))
+    console.print("the baseline was not searched: its sigma is chosen from --base-sigmas")
     console.print(f"as a study, on other seeds: {escape(command)}", highlight=False, soft_wrap=True)
     console.print(f"all points: {out / 'tune.json'}", highlight=False, soft_wrap=True)
     return summary
+
+
+def study_with(study: RobustTraining, point: dict[str, float]) -> str:
+    """The command that runs the study at a point, all else as it was searched."""
+    rounded = {name: float(f"{value:.3g}") for name, value in point.items()}
+    sigma = study.agent.sigma
+    agent = replace(at(study, rounded), sigma=sigma)  # the study has it as a grid
+    entry = ENTRIES[study.study]
+    there = replace(study, sigmas=(rounded["sigma"],), agent=agent, out=None)
+    return command_line(f"windward run {entry.name}", there, entry.default)
+
+
+def _plan(tuning: Tune, example: Run, rungs: list[int], console: Console) -> None:
+    """What would be run: all of it if no point were ended early."""
+    rate, source = planning.speed(example, tuning.study.how.runs, [])
+    most = tuning.points * tuning.runs_each
+    console.print(
+        f"{tuning.points} points, {tuning.runs_each} seed(s) each from {FIRST} on, compared after "
+        f"{', '.join(f'{count:,}' for count in rungs)} steps; at most "
+        f"{most * example.goal / rate / 3600:.1f} core-hours (steps/s: {source}), "
+        f"{planning.memory(example) / 2**30:.1f} GiB of memory each",
+        highlight=False,
+    )
+    for name, (low, high) in space(tuning).items():
+        console.print(f"{name}: {low:.3g} to {high:.3g}", highlight=False)
 
 
 def _search(
@@ -180,12 +218,12 @@ def _search(
     every = [results[i] for i in range(len(results))]
     for each in every:
         if each.error is not None:
-            told = str(each.error).splitlines()[-1]
-            console.print(f"a point failed: {escape(told)}", highlight=False)
+            told = str(each.error).strip().splitlines() or [repr(each.error)]
+            console.print(f"a point failed: {escape(told[-1])}", highlight=False)
     found = [
         {**each.config, "score": each.metrics["score"], "steps": each.metrics["steps"]}
         for each in every
-        if each.config is not None and each.metrics and "score" in each.metrics
+        if each.config is not None and each.metrics and isfinite(each.metrics.get("score", np.nan))
     ]
     if not found:
         raise ValueError("every point failed; what the first said is above")
@@ -207,6 +245,9 @@ def _check(tuning: Tune) -> None:
         checks.integer(name, getattr(tuning, name), 1)
     checks.integer("search_seed", tuning.search_seed, 0)
     checks.positive("decades", tuning.decades)
+    checks.positive("eta", tuning.study.agent.robust.eta)
+    if not tuning.study.how.train:
+        raise ValueError("a search trains: --no-train is for studies")
     low, high = tuning.sigma_range
     if not 0 < low < high:
         raise ValueError(f"sigma_range must be two numbers, 0 < low < high; got {low} and {high}")
