@@ -8,8 +8,9 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.building import find_source, make_module
+from windward.adapt.building import make_module
 from windward.adapt.deadline import Deadline
+from windward.adapt.finding import find_source
 from windward.adapt.reports import Report
 from windward.adapt.shell import Shell
 from windward.adapt.vector import within_reach

@@ -12,7 +12,8 @@ import gymnasium as gym
 import numpy as np
 
 from windward.adapt.actuation import action_array
-from windward.adapt.building import find_source, make_module
+from windward.adapt.building import make_module
+from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 from windward.adapt.sources import Source
 from windward.adapt.vector import final_rows

@@ -7,7 +7,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
 from windward.adapt.actuation import action_array
-from windward.adapt.building import find_source, make_module
+from windward.adapt.building import make_module
+from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 
 

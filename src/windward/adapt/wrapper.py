@@ -8,7 +8,8 @@ from gymnasium.utils import RecordConstructorArgs
 
 from windward.adapt import saving
 from windward.adapt.actuation import action_array
-from windward.adapt.building import find_source, make_module
+from windward.adapt.building import make_module
+from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from windward.adapt.building import find_source
+from windward.adapt.finding import find_source
 from windward.adapt.sources import Happened, Source
 from windward.core import signals
 
