@@ -21,7 +21,7 @@ PROCESS = 850 * 2**20
 HOPPER = "windward/NoisyHopper-v0"
 SPEEDS: dict[str | None, float] = {None: 363.0, "pd1": 174.0, "pd2": 174.0, "pd3": 270.0}
 """steps of Noisy Hopper in a second of one core, by signal, early in training; PD1's is PD2's, as
-both ask networks at every step. Without a module benchmarks/train.json has 680 for two cores."""
+both ask networks at every step. Measured before threads shared updates: too low by a third."""
 
 
 @cache
