@@ -68,6 +68,14 @@ def test_the_same_seed_gives_the_same_floats_and_another_does_not() -> None:
     assert repr(one.log.rows) == repr(two.log.rows)
 
 
+def test_each_evaluation_plays_other_episodes_and_one_seed_the_same() -> None:
+    # No update is made, so that the policy is the same at both evaluations.
+    agents = [pendulum(min_replay=1_000).learn(200, eval_every=100) for _ in range(2)]
+    first, second = (row["eval_return"] for row in agents[0].log.rows)
+    assert first != second
+    assert [row["eval_return"] for row in agents[1].log.rows] == [first, second]
+
+
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     # one update for 32/9 steps: a part of one is always owed
     odd: dict[str, Any] = {"samples_per_insert": 9.0, "features": "identity"}

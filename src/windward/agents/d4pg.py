@@ -260,7 +260,11 @@ class D4PG:
             training.replay = replay
         plan = Plan(
             total_timesteps, folder, eval_every,
-            evaluate=lambda: self.evaluate(eval_episodes, seed=self.seed),
+            # Other episodes each time: a noise that decides how long they last would else be a
+            # constant of the run. Agents of one seed meet the same ones.
+            evaluate=lambda: self.evaluate(
+                eval_episodes, seed=seed_of(self.seed, 10, training.timesteps)
+            ),
             save_best=self.save,
             checkpoint=lambda path: checkpoints.write(path, identity, training),
             callback=lambda: None if callback is None else callback(self),

@@ -23,15 +23,16 @@ class Size:
 
 
 LOCOMOTION: dict[str, Size] = {
-    "laptop": Size(3, 1, 300_000, 100_000, 10_000, 5, all_groups=False),
+    "laptop": Size(3, 1, 300_000, 100_000, 10_000, 20, all_groups=False),
     "smoke": Size(2, 1, 400, 200, 100, 1, all_groups=False),
 }
-"""of the MuJoCo studies; the paper's own has the appendix's steps"""
+"""of the MuJoCo studies; the paper's own has the appendix's steps. In U[-0.1, 0.1] on qpos most
+episodes end within 50 steps, with returns as far apart as they are high: hence 20 of them"""
 
 
 def paper(steps: int) -> Size:
     """25 seeds and all groups, as in the appendix; how often it evaluated it does not say."""
-    return Size(25, 3, steps, steps, 100_000, 10, all_groups=True)
+    return Size(25, 3, steps, steps, 100_000, 20, all_groups=True)
 
 
 def locomotion(steps: int) -> dict[str, Size]:
@@ -48,7 +49,7 @@ PENDULUM: dict[str, Size] = {
 
 SWEEP: dict[str, Size] = {
     "paper": replace(paper(15_000_000), tune_seeds=0),
-    "laptop": Size(2, 0, 100_000, 100_000, 10_000, 5, all_groups=True),
+    "laptop": Size(2, 0, 100_000, 100_000, 10_000, 20, all_groups=True),
     "smoke": Size(1, 0, 200, 200, 100, 1, all_groups=True),
 }
 """nothing is chosen here: all groups are shown"""
