@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt import saving
+from windward.adapt import cma, saving
+from windward.adapt.counterfactual import choose
 
 from .worlds import assert_same, drive
 
 BASE = ww.bases.load("Pendulum-v1")
 SINE = ww.envs.Sinusoid(0.35, 63)
-QUICK = ww.adapt.Search(every=10, horizon=20, starts=3, pairs=2, at_most=20, margin=0.0, spread=0.0)
+QUICK = ww.adapt.Search(
+    every=10, horizon=40, starts=6, judges=6, at_most=20, margin=0.0, spread=0.0
+)
 
 
 def world(disturbance=SINE, length=200, name="Pendulum-v1"):
@@ -109,9 +112,9 @@ def test_a_harmful_M_is_given_up():
 
 def test_same_seed_same_numbers():
     one, two, other = (made(seed=seed) for seed in (1, 1, 2))
-    assert_same(ran(one, 70), ran(two, 70))
+    assert_same(ran(one, 45), ran(two, 45))
     assert_same(numbers(one), numbers(two))
-    ran(other, 70)
+    ran(other, 45)
     assert one.M.any()
     assert (one.M != other.M).any()
 
@@ -148,7 +151,7 @@ def test_copies_go_on(steps, copy_of):
     assert_same(numbers(env), numbers(other))
 
 
-ARRAYS = ("x", "window", "w_hat", "squares", "now", "M", "direction")
+ARRAYS = ("x", "window", "w_hat", "squares", "now", "M", "basis", "search_mean", "search_C")
 DAMAGE = [
     *((name, "nan", lambda a: np.full_like(a, np.nan)) for name in ARRAYS),
     *((name, "narrow", lambda a: a[..., :-1]) for name in (*ARRAYS, "counts")),
@@ -306,28 +309,63 @@ def test_what_replays_found_is_what_acts():
     np.testing.assert_allclose(env.M, large, rtol=1e-6)
 
 
-def test_the_base_policy_acts_until_the_window_is_full():
-    env = made()
+def test_the_search_goes_on_and_begins_anew_when_the_record_has_doubled():
+    env = made(length=30)
     ran(env, 30)
-    env._module.engine.M = np.full((5, 1, 2), 0.3)
-    env.freeze()
-    x, _ = env.reset(seed=1)
-    told, _ = drive(env, policy, 8, x)
-    assert [bool(step["correction"].any()) for step in told] == 5 * [False] + 3 * [True]
-    assert all(step["w_hat"].any() for step in told[1:])  # sin(0) at first
+    teacher = env._module.teacher
+    begun, generation = teacher._begun, int(teacher._state.generation)
+    assert begun <= 30
+    assert generation > 0
+    teacher.update()
+    assert (teacher._begun, int(teacher._state.generation)) == (begun, generation + 1)
+    drive(env, policy, 2 * begun, env.unwrapped._get_obs())
+    teacher.update()
+    assert teacher._begun >= 2 * begun
+    again = teacher._maps(cma.start(np.zeros(len(teacher._state.mean)), 1.0).mean)
+    assert not again.any()
+
+
+def test_a_search_that_came_to_rest_begins_anew_around_M():
+    env = made(length=30)
+    ran(env, 40)
+    teacher = env._module.teacher
+    teacher.M = teacher._maps(np.arange(1.0, 1.0 + len(teacher._state.mean)))[0]
+    teacher._state = teacher._state._replace(step=np.array(1e-3))
+    teacher._renew()
+    assert teacher._state.generation == 0
+    assert teacher._state.step == QUICK.step
+    np.testing.assert_allclose(teacher._maps(teacher._state.mean)[0], teacher.M, atol=1e-9)
+
+
+STANDS = -100.0
+"""the cost of a replay that does not fall"""
+
+
+def judged(*columns, margin=0.01, spread=1.5):
+    """What is chosen by costs of M, of the base policy, of M/2 and of more: 16 judges."""
+    costs = np.stack([np.broadcast_to(each, 16) for each in columns], axis=1).astype(float)
+    return choose(costs, margin, spread)
+
+
+def falls(count, at=-20.0, other=STANDS):
+    return np.where(np.arange(16) < count, at, other)
 
 
 def test_what_saves_one_and_costs_none_is_taken():
-    """One of sixteen replays falls under M; a spread of 1.5 standard errors alone would keep it."""
-    env = made(search=ww.adapt.Search())
-    ran(env, 30)
-    teacher = env._module.teacher
-    candidates = np.stack([teacher.M + i for i in range(4)])
-    costs = np.full((16, 4), -100.0)
-    costs[0, 0], costs[1:, 3] = -20.0, -99.0  # M falls once; the last is a little worse elsewhere
-    costs[0, 3] = -100.0
-    costs[0, 1:3] = -20.0
-    assert not teacher._judge(candidates, costs)
-    costs[1:, 3] = -100.0
-    assert teacher._judge(candidates, costs)
-    np.testing.assert_array_equal(teacher.M, candidates[3])
+    """One of sixteen replays falls; a spread of 1.5 standard errors alone would not tell."""
+    assert judged(falls(1), falls(1), falls(1), STANDS) == 3
+    assert judged(falls(1), falls(1), falls(1), falls(1, STANDS, -99.0)) == 0  # worse elsewhere
+    assert judged(falls(1), falls(1), falls(1), falls(1, -20.5)) == 0  # by less than a margin
+
+
+def test_the_best_of_those_that_beat_the_base_policy_is_taken():
+    assert judged(falls(4), falls(12), falls(8), falls(3), falls(2)) == 4
+    assert judged(falls(2), falls(12), falls(8), falls(3), falls(2)) == 0
+    # M is no better than the base policy for sure, and the last is.
+    assert judged(falls(4), falls(5)[::-1], falls(16), falls(1)) == 3
+
+
+def test_M_that_is_worse_than_the_base_policy_goes():
+    assert judged(falls(8), falls(2), falls(8), falls(9)) == 1
+    assert judged(falls(8), falls(8), falls(8), falls(9)) == 0
+    assert judged(falls(8), falls(6), falls(2), falls(9)) == 2

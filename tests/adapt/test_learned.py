@@ -13,7 +13,9 @@ from .worlds import assert_same, drive
 
 BASE = ww.bases.load("Pendulum-v1")
 SINE = ww.envs.Sinusoid(0.35, 63)
-QUICK = ww.adapt.Search(every=10, horizon=20, starts=3, pairs=2, at_most=20, margin=0.0, spread=0.0)
+QUICK = ww.adapt.Search(
+    every=10, horizon=40, starts=6, judges=6, at_most=20, margin=0.0, spread=0.0
+)
 SMALL = {"steps": 3_000, "updates": 2_500, "widths": (32, 32), "members": 2}
 
 

@@ -63,7 +63,7 @@ def again(env, i, horizon, gamma=1.0):
     wind = np.zeros((horizon, len(episode[0].w_hat)))
     wind[: len(episode)] = [visit.w_hat for visit in episode]
     spy = Spy(env._module.teacher.simulator)
-    start = Start(episode[0].x, episode[0].window, wind, age=i)
+    start = Start(episode[0].x, episode[0].window, wind)
     costs = replayed(env, [start], [env.M], gamma, spy)
     return costs, np.concatenate(spy.seen)
 
@@ -139,7 +139,7 @@ class Toy:
 
 def toy_costs(toy, candidates, gamma=1.0, starts=1):
     wind = np.ones((6, 1))
-    given = [Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind, age=1) for i in range(starts)]
+    given = [Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind) for i in range(starts)]
     bounds = np.full(1, -1.0), np.ones(1)
     M = np.array(candidates, float).reshape(-1, 1, 1, 1)
     return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma)
@@ -151,16 +151,12 @@ def test_costs_by_hand():
     np.testing.assert_allclose(toy_costs(Toy(), [0, -1, -0.5], gamma), [wanted])
 
 
-def test_M_waits_for_a_full_window():
-    """Two steps by the base policy alone, then -1 for a wind of 1; in the middle it is full."""
+def test_a_window_begins_with_zeros():
+    """Half of it cancels half of a wind of 1."""
     wind, bounds = np.ones((6, 1)), (np.full(1, -1.0), np.ones(1))
-    starts = [Start(np.zeros(1), np.zeros((2, 1)), wind, age) for age in (0, 1, 2)]
-    M = np.array([[[[-0.5]], [[-0.5]]]])
-    costs = replay(Toy(), lambda x: np.zeros((len(x), 1)), bounds, starts, M, 1.0)
-    # x: 0 1 2 2 2 2 after two steps of waiting; 0 1 1.5 ...: half a window cancels a half.
-    np.testing.assert_allclose(costs[0, 0], 6 + 1 + 4 * 2**2)
-    np.testing.assert_allclose(costs[1, 0], 6 + 1 + 4 * 1.5**2)
-    np.testing.assert_allclose(costs[2, 0], 6 + 1 + 4 * 1.5**2)
+    M, start = np.array([[[[-0.5]], [[-0.5]]]]), Start(np.zeros(1), np.zeros((2, 1)), wind)
+    costs = replay(Toy(), lambda x: np.zeros((len(x), 1)), bounds, [start], M, 1.0)
+    np.testing.assert_allclose(costs, [[6 + 1 + 4 * 1.5**2]])  # x: 0 1 1.5 1.5 1.5 1.5
 
 
 def test_corrections_are_clipped():
@@ -229,7 +225,7 @@ def test_beginnings_outlive_the_rest():
     assert record.steps == 1000  # sizes are of all
     rng = np.random.default_rng(0)
     starts = [start.x[0] for start in record.starts(20, 5, rng)]
-    assert set(starts[::2]) == {30.0, 45.0}
+    assert {x for i, x in enumerate(starts) if i % 4 != 3} == {30.0, 45.0}
     assert max(starts) > 45 + 4 * PIECE
 
 
@@ -271,22 +267,39 @@ def test_starts_have_the_recorded_wind_to_the_end():
     w = np.random.default_rng(0).normal(size=(30, 2))
     record = filled(w, cuts=(12,))
     starts = record.starts(40, 10, np.random.default_rng(1))
-    for start in [start for i, start in enumerate(starts) if i % 4 != 2]:
+    for start in [start for i, start in enumerate(starts) if i % 4 in (0, 3)]:
         t = int(start.x[0])
         end = 12 if t < 12 else 30
         own = w[t : min(t + 10, end)]
         np.testing.assert_array_equal(start.wind[: len(own)], own)
-        assert start.age == min(t if t < 12 else t - 12, 3)
 
 
 def test_episodes_begin_at_any_moment_of_the_wind():
     """A recorded beginning, and the wind from any recorded step on."""
     w = np.random.default_rng(0).normal(size=(30, 2))
-    begun = filled(w, cuts=(12,)).starts(80, 4, np.random.default_rng(1))[2::4]
+    starts = filled(w, cuts=(12,)).starts(60, 4, np.random.default_rng(1))
+    begun = [start for i, start in enumerate(starts) if i % 4 in (1, 2)]
     assert {start.x[0] for start in begun} == {0.0, 12.0}
-    assert all(start.age == 0 and not start.window.any() for start in begun)
-    moments = {int(np.flatnonzero((w == start.wind[0]).all(axis=1))[0]) for start in begun}
-    assert len(moments) > 8
+    assert not any(start.window.any() for start in begun)
+    moments = [int(np.flatnonzero((w == start.wind[0]).all(axis=1))[0]) for start in begun]
+    assert moments == sorted(moments)  # spread over the record
+    assert len(set(moments)) == 30
+
+
+def test_features_tell_phases_and_beginnings():
+    """A slow sine is two numbers; the first windows of an episode are others, and weigh little."""
+    t = np.arange(150)
+    w = np.stack([0.0 * t, 0.1 * np.sin(2 * np.pi * t / 75 + 1)], axis=1)
+    record = filled(w, h=5, cuts=(60,))
+    found = record.features(20).reshape(-1, 5, 2)
+    np.testing.assert_allclose(found[..., 0], 0, atol=1e-9)  # what does not move is left alone
+    assert len(found) == 5
+    windows = np.array([visit.window for visit in record._visits()]) * record.per_size
+    sizes = np.sqrt(np.square(np.einsum("khd,thd->tk", found, windows)).mean(axis=0))
+    assert 0.9 < sizes[0] <= 1.05  # all of it is in windows that are full
+    assert sizes[1] > 2 * sizes[2:].max()  # the phase
+    assert sizes[2:].max() < 0.15  # nearly all of these is in beginnings
+    assert len(record.features(2)) == 2
 
 
 def test_recorded_is_what_happened():

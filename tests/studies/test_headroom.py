@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from windward.adapt import cma
 from windward.studies import headroom as study
-from windward.studies import headroom_cma as cma
 from windward.studies import headroom_linear
 from windward.studies import headroom_numbers as stats
 from windward.studies import headroom_offline as offline
@@ -135,10 +135,10 @@ def test_components_of_the_window_have_unit_size() -> None:
 
 
 def test_the_search_finds_a_minimum_on_a_slope_that_is_long_and_narrow() -> None:
-    scale = np.array([1.0, 10.0, 100.0])
-    state = cma.start(3, 0.3)
+    scale, rng = np.array([1.0, 10.0, 100.0]), np.random.default_rng(0)
+    state = cma.start(np.zeros(3), 0.3)
     for _ in range(120):
-        points = cma.ask(state, seed=0)
+        points = cma.ask(state, rng)
         state = cma.tell(state, points, ((scale * (points - 1)) ** 2).sum(axis=1))
     np.testing.assert_allclose(state.mean, 1, atol=1e-3)
 

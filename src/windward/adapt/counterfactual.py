@@ -1,10 +1,10 @@
 """Learning M from replays: no exploration, and a change only when replays say that it pays.
 
-Every so many steps: pairs M ± δE are replayed from some recorded states, which gives a direction;
-then M, 0, M/2, the best of the pairs and some steps along the direction are replayed from others.
-The best takes M's place if it is better than M by a margin, and by its spread over the states or
-nowhere worse. So a candidate is judged by states that did not choose it, and 0, the base policy, is
-always among them.
+Every so many steps a generation of candidates, drawn by covariance matrix adaptation, is replayed
+from some recorded states; then M, 0, M/2, the best of the generation and the search's new mean are
+replayed from others. The best of those that beat 0, the base policy, beyond doubt takes M's place:
+by a margin, and by its spread over the states or nowhere worse. So a candidate is judged by states
+that did not choose it, and the base policy is always among them.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from windward import checks
+from windward.adapt import cma
 from windward.adapt.replay import Record, replay
 from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
@@ -27,41 +28,40 @@ class Search:
 
     every: int = 50
     """steps between updates, as long as they find something"""
-    at_most: int = 300
+    at_most: int = 600
     """to this many steps the time between updates is doubled when they find nothing"""
     per_episode: int = 8
     """updates at least for an episode that ends by itself, the rest at its end"""
     horizon: int = 120
-    """steps of a replay at least"""
-    longest: int = 400
-    """and at most: replays reach half as far again as the last episode that ended by itself"""
+    """steps of a replay"""
+    after_end: int = 300
+    """the same once an episode has ended by itself: what puts an end off must be told from what
+    avoids it"""
     gamma: float = 0.995
-    starts: int = 8
-    """states that pairs are replayed from"""
-    judges: int = 16
+    starts: int = 24
+    """states that a generation is replayed from"""
+    judges: int = 32
     """states that candidates are judged by"""
-    pairs: int = 8
-    sizes: tuple[float, ...] = (0.05, 0.15, 0.3)
-    """of the perturbation, in turns"""
-    steps: tuple[float, ...] = (0.03, 0.1, 0.2, 0.4)
-    """along the direction that the pairs give"""
+    step: float = 0.15
+    """of the search at first, and when it begins anew"""
     components: int = 20
     """of recent ŵ that M is made of at most: the leading ones of its covariance"""
-    momentum: float = 0.7
-    """of that direction"""
     margin: float = 0.01
-    """how much better a candidate must be, of the cost"""
+    """how much better than the base policy M must be, of the cost"""
     spread: float = 1.5
     """and of the standard error of the difference"""
     kept: int = 8
     """beginnings of episodes that replays start from, and half as many later pieces"""
 
     def __post_init__(self) -> None:
-        for name in ("every", "at_most", "horizon", "longest", "starts", "judges", "pairs", "kept"):
+        for name in ("every", "at_most", "horizon", "after_end", "starts", "judges", "kept"):
             checks.integer(name, getattr(self, name), 1)
+        checks.positive("step", self.step)
 
 
 BASE, HALF, BEST = 1, 2, 3  # places of candidates beside M itself, which is 0
+LIKELY = 0.5  # standard errors by which one M must be better than another
+NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
 
 
 class Counterfactual:
@@ -92,10 +92,12 @@ class Counterfactual:
         self.record = self._blank()
         self.M = np.zeros(self._shape)
         """for ŵ in its sizes"""
-        self._direction = np.zeros(self._shape)
+        self._basis = np.zeros((0, self._shape[0] * self._shape[2]))
+        """components of the window in which the search draws"""
+        self._state = cma.start(np.zeros(0), self.search.step)
         self._rng = np.random.default_rng((self._seed, 7))
-        self._since, self._this_episode, self._updates = 0, 0, 0
-        self._length, self._horizon = 0, self.search.horizon
+        self._since, self._this_episode, self._begun = 0, 0, 0
+        self._horizon = self.search.horizon
         self._wait = self.search.every
         self.episode = 0
         self.decisions: list[str] = [self.refusal] if self.refusal else []
@@ -116,7 +118,7 @@ class Counterfactual:
     def left(self) -> None:
         """An episode begins, wherever the last one was."""
         self.record.cut()
-        self._length = self._this_episode = 0
+        self._this_episode = 0
 
     def before(self, x: Any) -> None:
         """Called before the environment is stepped, with what is observed, rows."""
@@ -133,15 +135,14 @@ class Counterfactual:
         if usable and self._x is not None:
             self.record.add(self._x, w_hat.astype(np.float64))
             self._since += 1
-        self._length += 1
         due = int(self._since >= self._wait)
         if terminated:  # an end that might have been avoided
             self._wait = search.every
-            self._horizon = min(max(search.horizon, 3 * self._length // 2), search.longest)
+            self._horizon = max(search.horizon, search.after_end)
             due = max(due, search.per_episode - self._this_episode)
         if ended:
             self.episode += 1
-            self._this_episode = self._length = 0
+            self._this_episode = 0
         if ended or not usable:
             self.record.cut()
         if not due or not len(self.record):
@@ -165,41 +166,42 @@ class Counterfactual:
         if not self.record.per_size.any():
             return False  # nothing has pushed yet
         search, M = self.search, self.M
-        features = self.record.features(search.components)
-        h, d_u, d_w = self._shape
-        noise = self._rng.standard_normal((search.pairs, d_u, len(features))) @ features
-        noise = noise.reshape(search.pairs, d_u, h, d_w).swapaxes(1, 2)
-        size = search.sizes[self._updates % len(search.sizes)]
-        self._updates += 1
-        tried = np.concatenate([M[None], M + size * noise, M - size * noise])
-        costs = self._costs(tried, search.starts)
-        plus, minus = costs[:, 1 : 1 + search.pairs], costs[:, 1 + search.pairs :]
-        slope = np.einsum("sp,phud->hud", plus - minus, noise)
-        slope /= max(self.record.effect(slope), 1e-12)
-        self._direction = search.momentum * self._direction + (1 - search.momentum) * slope
-        step = -self._direction / max(self.record.effect(self._direction), 1e-12)
-        best = tried[costs.mean(axis=0).argmin()]
-        candidates = np.stack(
-            [M, 0 * M, 0.5 * M, best, *(M + length * step for length in search.steps)]
-        )
-        if not np.ptp(costs):  # nothing makes a difference, as where all stand: is M still needed?
-            candidates = candidates[:BEST]
-        return self._judge(candidates, self._costs(candidates, search.judges))
+        self._renew()
+        points = cma.ask(self._state, self._rng)
+        costs = self._costs(self._maps(points), search.starts).mean(axis=0)
+        candidates = [M, 0 * M, 0.5 * M]
+        if np.ptp(costs):  # else nothing makes a difference, as where all stand: is M still needed?
+            self._state = cma.tell(self._state, points, costs)
+            best = np.stack([points[costs.argmin()], self._state.mean])
+            candidates.extend(self._maps(best))
+        return self._judge(np.stack(candidates))
 
-    def _judge(self, candidates: np.ndarray, costs: np.ndarray) -> bool:
-        """Puts the best candidate in M's place, if it is better beyond doubt."""
-        search = self.search
-        gain = costs[:, :1] - costs
-        size = np.abs(costs[:, 0]).mean()
-        error = gain.std(axis=0) / np.sqrt(len(gain))
-        # What saves one episode of many and costs the others nothing has a large spread, and is
-        # sure all the same.
-        beyond_doubt = (gain.mean(axis=0) > search.spread * error) | (gain >= 0).all(axis=0)
-        sure = (gain.mean(axis=0) > search.margin * size) & beyond_doubt
-        if not sure.any():
+    def _renew(self) -> None:
+        """Begins the search anew around M, when the record is twice as long or it came to rest."""
+        step = self._state.step / self.search.step
+        if NARROW < step < WIDE and len(self._basis) and self.record.steps < 2 * self._begun:
+            return
+        self._basis, self._begun = self.record.features(self.search.components), self.record.steps
+        d_u = self._shape[1]
+        mean = self.M.swapaxes(0, 1).reshape(d_u, -1) @ np.linalg.pinv(self._basis)
+        self._state = cma.start(mean.ravel(), self.search.step)
+
+    def _maps(self, points: np.ndarray) -> np.ndarray:
+        """Points of the search as M: (n, h, d_u, d_w)."""
+        h, d_u, d_w = self._shape
+        maps = points.reshape(-1, d_u, len(self._basis)) @ self._basis
+        return np.asarray(maps.reshape(-1, d_u, h, d_w).swapaxes(1, 2))
+
+    def _judge(self, candidates: np.ndarray) -> bool:
+        """Puts the best candidate that beats the base policy beyond doubt in M's place."""
+        costs = self._costs(candidates, self.search.judges)
+        chosen = choose(costs, self.search.margin, self.search.spread)
+        if not self.M.any() and chosen in (BASE, HALF):  # which are M
+            chosen = 0
+        if not chosen:
             return False
-        chosen = int(np.where(sure, gain.mean(axis=0), -np.inf).argmax())
-        percent = 100 * float(gain.mean(axis=0)[chosen]) / max(size, 1e-12)
+        size = max(float(np.abs(costs[:, BASE]).mean()), 1e-12)
+        percent = 100 * float((costs[:, 0] - costs[:, chosen]).mean()) / size
         if chosen == BASE:
             self._say(f"stepped back to the base policy: replay was {percent:.0f} % worse with M")
         elif chosen == HALF:
@@ -214,7 +216,8 @@ class Counterfactual:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything in numbers, for a file."""
-        return {**self.record.arrays(), "M": self.M, "direction": self._direction}
+        state = {f"search_{name}": each for name, each in self._state._asdict().items()}
+        return {**self.record.arrays(), "M": self.M, "basis": self._basis, **state}
 
     def memory(self) -> dict[str, Any]:
         """The rest, as JSON can hold it."""
@@ -233,15 +236,53 @@ class Counterfactual:
             rng = np.random.default_rng(0)
             rng.bit_generator.state = memory["generator"]
             decisions = [str(each) for each in memory["decisions"]]
-            for name in ("M", "direction"):
-                checks.finite_array(name, arrays[name])
-                checks.shape(name, arrays[name], self._shape, "(h, d_u, d_w)")
+            checks.finite_array("M", arrays["M"])
+            checks.shape("M", arrays["M"], self._shape, "(h, d_u, d_w)")
+            state = self._state_in(arrays)
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"it is no record of replays: {error!r}") from error
         self.record, self._rng, self.decisions = fresh, rng, decisions
-        self.M, self._direction = arrays["M"], arrays["direction"]
+        self.M, self._basis, self._state = arrays["M"], arrays["basis"], state
         for name, value in counts.items():
             setattr(self, name, value)
 
+    def _state_in(self, arrays: dict[str, np.ndarray]) -> cma.State:
+        """Where the search was, from `arrays`; refuses what is no search."""
+        (h, d_u, d_w), found = self._shape, {}
+        basis = checks.finite_array("basis", arrays["basis"])
+        checks.shape("basis", basis, (len(basis), h * d_w), "(components, h d_w)")
+        n = d_u * len(basis)
+        shapes = {"mean": (n,), "C": (n, n), "spread_path": (n,), "step_path": (n,)}
+        for name in cma.State._fields:
+            each = found[name] = arrays[f"search_{name}"]
+            checks.finite_array(name, each)
+            checks.shape(name, each, shapes.get(name, ()), "as the basis says")
+        if found["step"] <= 0 or found["generation"] < 0:
+            raise ValueError("the search is damaged in its step or generation")
+        return cma.State(**found)
 
-COUNTS = ("_since", "_this_episode", "_updates", "_wait", "_length", "_horizon", "episode")
+
+def choose(costs: np.ndarray, margin: float, spread: float) -> int:
+    """The best candidate by its costs, (judges, candidates): 0 is M and stays, 1 the base policy.
+
+    A candidate is sure if it is better than the base policy by a margin, and by so many standard
+    errors or nowhere worse: what saves one episode of many and costs the others nothing has a large
+    spread, and is sure all the same. Of the sure ones the best is taken. Where there is none, the
+    base policy is, if it is as surely better than M.
+    """
+    size = np.abs(costs[:, BASE]).mean()
+
+    def sure(gain: np.ndarray, spread: float) -> np.ndarray:
+        mean, error = gain.mean(axis=0), gain.std(axis=0) / np.sqrt(len(gain))
+        return (mean > margin * size) & ((mean > spread * error) | (gain >= 0).all(axis=0))
+
+    base = costs[:, BASE : BASE + 1]
+    good = sure(base - costs, spread)
+    if good[0]:  # M itself is: less has to be known to take a better one
+        good &= sure(costs[:, :1] - costs, LIKELY)
+    if good.any():
+        return int(np.where(good, costs.mean(axis=0), np.inf).argmin())
+    return BASE if sure(costs[:, :1] - base, spread)[0] else 0
+
+
+COUNTS = ("_since", "_this_episode", "_begun", "_wait", "_horizon", "episode")

@@ -47,8 +47,6 @@ class Module:
         """observations, rows; None before the first"""
         self.ended = self._none
         """rows whose episode ended with the last step"""
-        self.episode_steps = 0
-        """of the episode in the first row"""
         self._source_at_first = source.memory()
         self._pending: Pending | None = None
         self._forget()
@@ -108,7 +106,7 @@ class Module:
             self.guard.left()
         if self.teacher is not None:
             self.teacher.left()
-        self._pending, self.episode_steps = None, 0
+        self._pending = None
         self.fallback, self.ended = self.fallback & ~rows, self.ended & ~rows
         self.look(x, rows)
 
@@ -133,15 +131,13 @@ class Module:
 
     def act(self, base: Any) -> Any:
         """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
-        engine, rests, waits = self.engine, self.resting, self._waits()
+        engine, rests = self.engine, self.resting
         alone = None if self.fallback is self._none or not self.fallback.any() else self.fallback
         if rests:
             alone = self._all
         try:
             made = (
-                self.actuation.alone(base)
-                if rests or waits
-                else self.actuation(self.x, base, engine, alone)
+                self.actuation.alone(base) if rests else self.actuation(self.x, base, engine, alone)
             )
         except Exception as error:  # logits of a user's model may fail in any way
             self.faults.note("signal", self._all, repr(error))
@@ -154,17 +150,8 @@ class Module:
         asks = self.source.needs_steps or self.teacher is not None
         if asks and not rests and not self._asked_before(made.action):
             alone, made = self._all, self.actuation.alone(base)
-        correction = 0.0 * engine.correction if waits else engine.correction
-        self._pending = Pending(made, alone, self.x, correction, engine.draw)
+        self._pending = Pending(made, alone, self.x, engine.correction, engine.draw)
         return made.action
-
-    def _waits(self) -> bool:
-        """Whether M waits for its window to be full, as it does where it is found by replays.
-
-        A window that begins with zeros says that the wind has sprung up: M of slow winds, a
-        difference of large terms, would answer with all its might.
-        """
-        return self.teacher is not None and self.episode_steps < self.engine.algorithm.h
 
     def _asked_before(self, action: Any) -> bool:
         """Lets the source predict; whether it could."""
@@ -227,7 +214,6 @@ class Module:
         if not all(seen.accepted):
             fault = valid & (np.array(seen.accepted) < 1)
         self.x, self.ended = x_next if shown is None else shown, ended
-        self.episode_steps = 0 if ended[0] else self.episode_steps + 1
         self.fallback = fault
         if calm:
             self.mid_episode = self._all

@@ -16,7 +16,8 @@ from windward.envs.simulators import Simulator
 
 RIDGE = 1e-5  # of the forecast, over the mean square of what it is made from
 PIECE = 200  # steps
-LEAST = 1e-3  # of the largest component's square: what is smaller is noise
+LEAST = 1e-4  # of the sum of the components' squares: what is smaller is noise
+BEGINNINGS = 0.05  # what windows of an episode's first steps weigh beside all others
 FORECAST_BOUND = 4.0  # in sizes of ŵ
 
 Pushes = Callable[[np.ndarray], np.ndarray]
@@ -36,7 +37,6 @@ class Start(NamedTuple):
     x: np.ndarray
     window: np.ndarray
     wind: np.ndarray  # (horizon, d_w)
-    age: int  # steps since its episode began, as far as that matters: h at most
 
 
 class Record:
@@ -122,27 +122,28 @@ class Record:
         full = [visit for piece in self.pieces for visit in piece[self.h * begins(piece) :]]
         return full or [visit for piece in self.pieces for visit in piece]
 
-    def _windows(self) -> np.ndarray:
-        """Windows of the record in sizes of ŵ, a row each."""
-        windows = np.array([visit.window for visit in self._visits()])
-        return np.asarray((windows * self.per_size).reshape(len(windows), -1))
-
     def features(self, count: int) -> np.ndarray:
         """Leading components of the windows, of size 1 over the record: (components, h·d_w).
 
         The lags of a slow wind say nearly the same thing; what tells its phase is in their small
-        differences. In these coordinates both weigh alike.
+        differences. In these coordinates both weigh alike. An episode's first windows, which begin
+        with zeros, count for little and are not left out: what M answers to them is the push with
+        which a correction sets in.
         """
-        windows = self._windows()
-        squares, axes = np.linalg.eigh(windows.T @ windows / len(windows))
-        leading = np.argsort(squares)[::-1][:count]
-        leading = leading[squares[leading] > LEAST * max(squares.max(), 1e-24)]
-        return np.asarray((axes[:, leading] / np.sqrt(squares[leading])).T)
+        early = [visit for piece in self.pieces if begins(piece) for visit in piece[1 : self.h]]
+        squares = self._covariance(self._visits()) + BEGINNINGS * self._covariance(early)
+        sizes, axes = np.linalg.eigh(squares)
+        leading = np.argsort(sizes)[::-1][:count]
+        leading = leading[sizes[leading] > LEAST * max(sizes.sum(), 1e-24)]
+        return np.asarray((axes[:, leading] / np.sqrt(sizes[leading])).T)
 
-    def effect(self, M: np.ndarray) -> float:
-        """The size of the corrections that M, for ŵ in its sizes, makes over the record."""
-        flat = M.swapaxes(0, 1).reshape(M.shape[1], -1)
-        return float(np.sqrt(np.square(self._windows() @ flat.T).sum(axis=1).mean()))
+    def _covariance(self, visits: list[Visit]) -> np.ndarray:
+        """Of their windows in sizes of ŵ, with the size that windows full of ŵ would have."""
+        windows = np.array([visit.window for visit in visits]).reshape(-1, self.h, self.d_w)
+        rows = (windows * self.per_size).reshape(len(windows), -1)
+        total = np.square(rows).sum()
+        usual = self.h * np.count_nonzero(self.per_size)
+        return np.asarray(rows.T @ rows * (usual / total if total else 0.0))
 
     def forecast(self) -> Callable[[np.ndarray], np.ndarray]:
         """ŵ_t from its window: ridge regression over the record, in sizes of ŵ."""
@@ -164,20 +165,27 @@ class Record:
     def starts(self, count: int, horizon: int, rng: np.random.Generator) -> list[Start]:
         """Recorded steps to begin from, and the wind from there on.
 
-        Every other replay starts where an episode did, half of these in the wind of some other
-        moment: the next episode may begin at any. The rest start at any step of any piece.
+        Of four replays three start where an episode did, two of these in the wind of some other
+        moment: the next episode may begin at any, and moments are spread over the record, so that
+        few replays meet the wind in all its phases. The fourth starts at any step of any piece.
         """
         ahead = self.forecast()
         first = [piece for piece in self.pieces if begins(piece)] or self.pieces
-        found = []
+        ends = np.cumsum([len(piece) for piece in self.pieces])
+        offset, found = rng.random(), []
         for i in range(count):
-            pieces = first if i % 4 == 0 else self.pieces
-            piece = pieces[rng.integers(0, len(pieces))]
-            step = int(rng.integers(0, len(piece))) if i % 4 else 0
+            begun = first[rng.integers(0, len(first))]
+            piece, step = begun, 0
+            if i % 4 in (1, 2):
+                moment = int((i + offset) / count * ends[-1])
+                at = int(np.searchsorted(ends, moment, side="right"))
+                piece, step = self.pieces[at], moment - int(ends[at]) + len(self.pieces[at])
+            elif i % 4 == 3:
+                piece = self.pieces[rng.integers(0, len(self.pieces))]
+                step = int(rng.integers(0, len(piece)))
             start = self._start(piece, step, horizon, ahead)
-            if i % 4 == 2:
-                begun = first[rng.integers(0, len(first))][0]
-                start = start._replace(x=begun.x, window=begun.window, age=0)
+            if i % 4 != 3:
+                start = start._replace(x=begun[0].x, window=begun[0].window)
             found.append(start)
         return found
 
@@ -190,8 +198,7 @@ class Record:
         while len(wind) < horizon:
             wind.append(ahead(window))
             window = np.concatenate([wind[-1][None], window[:-1]])
-        age = min(i, self.h) if begins(episode) else self.h
-        return Start(episode[i].x, episode[i].window, np.array(wind), age)
+        return Start(episode[i].x, episode[i].window, np.array(wind))
 
 
 def begins(piece: list[Visit]) -> bool:
@@ -209,8 +216,7 @@ def replay(
 ) -> np.ndarray:
     """Discounted costs of candidates for M, (starts, candidates); corrections in [-1, 1] units.
 
-    Every candidate meets the same wind from the same states. The base policy acts alone until the
-    window is full, as in the world. An episode that ends pays no more.
+    Every candidate meets the same wind from the same states. An episode that ends pays no more.
     """
     low, high = bounds
     half, shape = (high - low) / 2, (len(starts), len(candidates))
@@ -218,15 +224,11 @@ def replay(
     x = np.array([start.x for start in starts])[rows]
     window = np.array([start.window for start in starts])[rows]
     wind = np.array([start.wind for start in starts])[rows]
-    age = np.array([start.age for start in starts])[rows]
-    M, h = np.tile(candidates, (shape[0], 1, 1, 1)), window.shape[1]
+    M = np.tile(candidates, (shape[0], 1, 1, 1))
     cost, index, weight = np.zeros(len(rows)), np.arange(len(rows)), 1.0
     for t in range(wind.shape[1]):
         base = policy(simulator.observation(x))
-        correction = np.einsum("nhud,nhd->nu", M, window)
-        if t < h:
-            correction[age + t < h] = 0.0
-        correction = correction.reshape(base.shape)
+        correction = np.einsum("nhud,nhd->nu", M, window).reshape(base.shape)
         u = np.clip(base + half * correction, low, high).astype(base.dtype)
         x_next, c, _ = simulator.step(x, u)
         cost[index] += weight * c  # NaN where the physics broke down
@@ -237,8 +239,8 @@ def replay(
         # As in the world, it is the pushed state that ends an episode.
         alive = whole & ~simulator.terminated(np.where(whole[:, None], x, 0.0), u)
         if not alive.all():
-            parts = (x, window, wind, M, age, index)
-            x, window, wind, M, age, index = (part[alive] for part in parts)
+            parts = (x, window, wind, M, index)
+            x, window, wind, M, index = (part[alive] for part in parts)
             if not len(index):
                 break
     broken = ~np.isfinite(cost)

@@ -36,7 +36,6 @@ def snapshot(module: Module) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         "frozen": module.frozen,
         "faults": dict(module.faults),
         "clipped": module.clipped,
-        "episode_steps": module.episode_steps,
         "memory": module.source.memory(),
     }
     return arrays, header
@@ -85,7 +84,6 @@ def restore(
     module.engine.restore(state, counts["t"], counts["seed"])
     module.fallback, module.mid_episode, module.ended = flags
     module.frozen, module.clipped = bool(header["frozen"]), counts["clipped"]
-    module.episode_steps = counts["episode_steps"]
     module.faults.clear()
     module.faults.update(header["faults"])
     module.x = x
@@ -121,7 +119,7 @@ def _restore_parts(
 
 def _counts(header: dict[str, Any], name: str) -> dict[str, int]:
     """Numbers of a header that count something."""
-    limits = {"t": 2**31, "seed": 2**32, "clipped": 2**63, "episode_steps": 2**63}
+    limits = {"t": 2**31, "seed": 2**32, "clipped": 2**63}
     numbers = {field: header[field] for field in limits}
     faults = header["faults"]
     if not isinstance(faults, dict) or not set(faults) <= set(FAULTS):

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import track
 
 from windward import checks, files
+from windward.adapt import cma
 from windward.atomic import write_text
-from windward.studies import headroom_cma as cma
 from windward.studies import results
 from windward.studies.headroom_cases import CASES, SEARCH_SEED
 from windward.studies.headroom_worlds import World
@@ -90,7 +90,7 @@ def search(
 
         left = range(generations if over else int(state.generation), generations)
         for generation in track(left, f"best M, {name}", console=console):
-            points = cma.ask(state, seed=0)
+            points = cma.ask(state, np.random.default_rng((0, generation)))
             fresh = seeds + EPISODES * (generation + 1)
             costs = -played.play(M_of(points), fresh).returns.mean(axis=1)
             state = cma.tell(state, points, costs)
@@ -135,7 +135,7 @@ def _best(played: World, candidates: np.ndarray) -> tuple[np.ndarray, tuple[floa
 def _go_on(partial: Path, n: int) -> tuple[cma.State, np.ndarray, bool]:
     """Where a search was left, or its start: state, means so far, and whether it was over."""
     if not partial.exists():
-        return cma.start(n, STEP), np.zeros((0, n)), False
+        return cma.start(np.zeros(n), STEP), np.zeros((0, n)), False
     arrays, header = files.read(partial, KIND)
     state = cma.State(*(arrays[name] for name in cma.State._fields))
     if state.mean.shape != (n,):

@@ -1,8 +1,8 @@
 """Covariance matrix adaptation: a search that needs nothing but costs, for a few dozen numbers.
 
 After Hansen's tutorial (arXiv:1604.00772): weighted recombination, cumulative step size, and rank
-one and rank μ updates of the covariance. Draws follow from the seed and the generation, so a search
-that was stopped goes on as it would have.
+one and rank μ updates of the covariance. A search is a state of numbers, so that one that was
+stopped goes on as it would have.
 """
 
 from typing import NamedTuple
@@ -48,16 +48,15 @@ def rates(n: int) -> Rates:
     return Rates(count, weights, mu, c_step, d_step, c_spread, c_1, c_mu)
 
 
-def start(n: int, step: float) -> State:
-    """At 0."""
-    zeros = np.zeros(n)
-    return State(zeros, np.eye(n), zeros, zeros, np.array(step), np.array(0))
+def start(mean: np.ndarray, step: float) -> State:
+    """Around a point, evenly in all directions."""
+    zeros = np.zeros_like(mean)
+    return State(mean, np.eye(len(mean)), zeros, zeros, np.array(step), np.array(0))
 
 
-def ask(state: State, seed: int) -> np.ndarray:
+def ask(state: State, rng: np.random.Generator) -> np.ndarray:
     """The points of this generation, (count, n)."""
     n = len(state.mean)
-    rng = np.random.default_rng((seed, int(state.generation)))
     values, axes = np.linalg.eigh(state.C)
     root = axes * np.sqrt(np.maximum(values, 0.0))
     return np.asarray(state.mean + state.step * rng.standard_normal((rates(n).points, n)) @ root.T)
