@@ -171,6 +171,17 @@ def test_numbers_and_differences_by_hand(tmp_path: Path) -> None:
     assert groups.difference(np.full(3, 2.0), np.full(3, 1.0)) == (1.0, 1.0, 1.0)
 
 
+def test_differences_of_pairs_by_hand() -> None:
+    """Seeds that are far apart, and every one a little better: only pairs tell."""
+    theirs, gaps = np.array([10.0, 200.0, 3000.0]), np.array([1.0, 2.0, 3.0])
+    assert groups.difference(theirs + gaps, theirs).low < 0
+    told = groups.paired_difference(theirs + gaps, theirs)
+    half = scipy.stats.t.ppf(0.975, 2) * 1.0 / np.sqrt(3)
+    assert told == pytest.approx((2.0, 2 - half, 2 + half))
+    assert groups.paired_difference(theirs + 4, theirs) == (4.0, 4.0, 4.0)
+    assert groups.paired_difference(theirs[:1], theirs[1:2]) == (-190.0, -np.inf, np.inf)
+
+
 # End to end, at a size that takes seconds.
 
 

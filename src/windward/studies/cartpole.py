@@ -153,4 +153,5 @@ ENTRY = Entry(
     "at the first episode of a seed and learns over the others, by the paper's update. Starts, "
     "wind and the policy's own draws are the same for all at the same seed and episode.",
     "episodes",
+    paired=True,
 )

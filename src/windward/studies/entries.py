@@ -27,3 +27,6 @@ class Entry:
     """how its runs are made, for the page"""
     x_label: str = "environment steps"
     """what its curves count"""
+    paired: bool = False
+    """whether runs of one seed meet the same, episode by episode, so that their differences tell
+    more than two means do"""

@@ -112,6 +112,18 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> Interval:
     return Interval(gap, float(low), float(high))
 
 
+def paired_difference(ours: np.ndarray, theirs: np.ndarray) -> Interval:
+    """The mean difference of pairs with Student's 95 % interval, for runs that met the same."""
+    gaps = ours - theirs
+    gap = float(gaps.mean())
+    if len(gaps) < 2:
+        return Interval(gap, -np.inf, np.inf)
+    if np.ptp(gaps) == 0:
+        return Interval(gap, gap, gap)
+    low, high = scipy.stats.ttest_1samp(gaps, 0.0).confidence_interval()
+    return Interval(gap, float(low), float(high))
+
+
 def score(group: Group, root: Path) -> float | None:
     """By what a group is chosen: the mean return of the last half of its judged runs.
 

@@ -82,11 +82,12 @@ def verdicts(found: Found, told: Mapping[str, Numbers]) -> list[str]:
         return [*sentences, "Runs are still to come."]
     if len(leading) > 2 and len({group.method for group in leading}) == 2:
         return [*sentences, *_spreads(leading, told)]
-    against = [_against(group, base, told) for group in others]
+    against = [_against(group, base, told, found.entry.paired) for group in others]
     if any("[" in each for each in against):
+        kind = "of the paired differences" if found.entry.paired else "of the difference (Welch)"
         against.append(
             f"Mean final returns of {counted(found.size.seeds, 'seed')}, {found.size.steps:,} "
-            f"{found.entry.x_label} each; [ ]: 95 % interval of the difference (Welch)."
+            f"{found.entry.x_label} each; [ ]: 95 % interval {kind}."
         )
     return [*sentences, *against]
 
@@ -129,7 +130,7 @@ def _spreads(leading: Sequence[Group], told: Mapping[str, Numbers]) -> list[str]
     return sentences
 
 
-def _against(group: Group, base: Group, told: Mapping[str, Numbers]) -> str:
+def _against(group: Group, base: Group, told: Mapping[str, Numbers], paired: bool) -> str:
     """A group against the baseline."""
     one, two = told[group.name], told[base.name]
     ours, theirs = one.there, two.there
@@ -143,7 +144,9 @@ def _against(group: Group, base: Group, told: Mapping[str, Numbers]) -> str:
             f"{group.name} against {base.name}: not yet to be compared, their runs have come "
             "unequally far."
         )
-    gap = grouping.difference(ours, theirs)
+    if paired and (one.seeds != two.seeds or min(len(ours), len(theirs)) < len(one.seeds)):
+        return f"{group.name} against {base.name}: not yet to be compared, runs are missing."
+    gap = (grouping.paired_difference if paired else grouping.difference)(ours, theirs)
     word = "No difference that these runs can tell"
     if gap.low > 0:
         word = "Higher"
