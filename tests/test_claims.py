@@ -71,7 +71,7 @@ def test_lds_low_reaches_its_headroom(tmp_path: Path) -> None:
 
 
 def test_headroom_in_the_results_reaches_what_is_asked() -> None:
-    summary = json.loads((ROOT / "results" / "lds-low" / "summary.json").read_text())
+    summary = json.loads((ROOT / "docs" / "results" / "lds-low" / "summary.json").read_text())
     settings = summary["settings"]
     assert (settings["T"], settings["last"], settings["h"]) == (10_000, 2_000, 5)
     assert summary["headroom"]["GPC"]["interval"][0] >= 0.95
@@ -79,7 +79,7 @@ def test_headroom_in_the_results_reaches_what_is_asked() -> None:
 
 
 def test_bandit_gpc_pays_nothing_for_the_dimension_and_bpc_does() -> None:
-    points = json.loads((ROOT / "results" / "dimension" / "summary.json").read_text())["points"]
+    points = json.loads((ROOT / "docs" / "results" / "dimension" / "summary.json").read_text())["points"]
     by = {(point["method"], point["d_x"]): point for point in points}
     for key in ("regret_fixed", "regret_tuned", "gradient_second_moment"):
         ours, theirs = (
@@ -90,7 +90,7 @@ def test_bandit_gpc_pays_nothing_for_the_dimension_and_bpc_does() -> None:
 
 
 def test_regret_of_bandit_gpc_grows_no_faster_than_the_theorem() -> None:
-    summary = json.loads((ROOT / "results" / "regret-rate" / "summary.json").read_text())
+    summary = json.loads((ROOT / "docs" / "results" / "regret-rate" / "summary.json").read_text())
     slopes = [fit for fit in summary["slopes"] if fit["method"] == "Bandit GPC"]
     assert {fit["theorem"] for fit in slopes} == {2 / 3, 3 / 4}
     for fit in slopes:
@@ -130,7 +130,7 @@ def test_the_benchmark_of_training_reaches_what_is_asked() -> None:
 
 
 def test_the_readme_shows_the_demo_as_it_came_out() -> None:
-    summary = json.loads((ROOT / "results" / "demo" / "summary.json").read_text())
+    summary = json.loads((ROOT / "docs" / "results" / "demo" / "summary.json").read_text())
     assert summary["command"] == "windward demo"
     readme = (ROOT / "README.md").read_text()
     found = summary["numbers"]["all 3 episodes"]

@@ -25,7 +25,7 @@ from windward.studies.headroom_page import terminal
 from windward.studies.headroom_worlds import World
 from windward.studies.loading import load_model
 
-RESULTS = Path(__file__).parents[2] / "results" / "headroom"
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "headroom"
 BIAS, CALM = "pendulum-bias", "pendulum-calm"
 
 

@@ -11,9 +11,11 @@ from typing import Any
 def command_line(start: str, settings: Any, default: Any) -> str:
     """The command for settings: flags for what is not as in `default`, nested settings included.
 
+    --no-train is left out: what is only drawn anew was made by the command without it.
+
     >>> from windward.studies.execution import Execution
-    >>> command_line("windward run x", Execution(jobs=2, dry_run=True), Execution())
-    'windward run x --jobs 2 --dry-run'
+    >>> command_line("windward run x", Execution(jobs=2, train=False), Execution())
+    'windward run x --jobs 2'
     """
     return " ".join([start, *_flags(settings, default)])
 
@@ -22,7 +24,7 @@ def _flags(settings: Any, default: Any) -> Iterator[str]:
     for field in fields(settings):
         value, usual = getattr(settings, field.name), getattr(default, field.name)
         flag = field.name.replace("_", "-")
-        if value == usual:
+        if value == usual or field.name == "train":
             continue
         if is_dataclass(value):
             yield from _flags(value, usual)

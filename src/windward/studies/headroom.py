@@ -82,7 +82,7 @@ class Headroom:
     """False makes table and page of what there is"""
     runs: Path = Path("out/headroom")
     """folder with a file for each run"""
-    out: Path = Path("results/headroom")
+    out: Path = Path("docs/results/headroom")
     """folder for best_M/, episodes.csv, summary.json and report.html"""
 
 
