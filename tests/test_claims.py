@@ -79,7 +79,8 @@ def test_headroom_in_the_results_reaches_what_is_asked() -> None:
 
 
 def test_bandit_gpc_pays_nothing_for_the_dimension_and_bpc_does() -> None:
-    points = json.loads((ROOT / "docs" / "results" / "dimension" / "summary.json").read_text())["points"]
+    path = ROOT / "docs" / "results" / "dimension" / "summary.json"
+    points = json.loads(path.read_text())["points"]
     by = {(point["method"], point["d_x"]): point for point in points}
     for key in ("regret_fixed", "regret_tuned", "gradient_second_moment"):
         ours, theirs = (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt import cma, saving
+from windward.adapt import saving
 from windward.adapt.counterfactual import choose
 
 from .worlds import assert_same, drive
@@ -321,8 +321,28 @@ def test_the_search_goes_on_and_begins_anew_when_the_record_has_doubled():
     drive(env, policy, 2 * begun, env.unwrapped._get_obs())
     teacher.update()
     assert teacher._begun >= 2 * begun
-    again = teacher._maps(cma.start(np.zeros(len(teacher._state.mean)), 1.0).mean)
-    assert not again.any()
+
+
+@pytest.mark.parametrize("settings", [{"h": 1}, {"search": ww.adapt.Search(every=1, starts=2)}])
+def test_short_windows_and_short_records(settings):
+    """One lag has no windows that begin with zeros; one step has no window at all."""
+    env = made(length=30, **settings)
+    ran(env, 40 if "h" in settings else 4)
+    assert not env.faults
+    assert env._module.teacher._state.generation > 0
+
+
+def test_a_coordinate_that_begins_to_move_is_met_at_once():
+    env = made(length=30)
+    ran(env, 30)
+    teacher = env._module.teacher
+    assert not teacher._basis.reshape(-1, 5, 2)[..., 0].any()
+    teacher.record.add(teacher.record.pieces[-1][-1].x, np.array([0.5, 0.1]))
+    teacher.record.add(teacher.record.pieces[-1][-1].x, np.array([0.5, 0.1]))
+    begun = teacher._begun
+    teacher._renew()
+    assert teacher._begun > begun
+    assert teacher._basis.reshape(-1, 5, 2)[..., 0].any()
 
 
 def test_a_search_that_came_to_rest_begins_anew_around_M():
@@ -363,6 +383,9 @@ def test_the_best_of_those_that_beat_the_base_policy_is_taken():
     assert judged(falls(2), falls(12), falls(8), falls(3), falls(2)) == 0
     # M is no better than the base policy for sure, and the last is.
     assert judged(falls(4), falls(5)[::-1], falls(16), falls(1)) == 3
+    # M/2 is surely better than the base policy, and M more so on the mean: it stays.
+    M, half = np.where(np.arange(16) % 2, -125.0, -60.0), -91.25
+    assert judged(M, -90.0, half) == 0
 
 
 def test_M_that_is_worse_than_the_base_policy_goes():

@@ -286,13 +286,25 @@ def test_episodes_begin_at_any_moment_of_the_wind():
     assert len(set(moments)) == 30
 
 
+def test_few_starts_meet_the_wind_in_all_its_phases():
+    record = filled(np.sin(2 * np.pi * np.arange(720) / 90)[:, None])
+    rng, met = np.random.default_rng(0), set()
+    first = record.pieces[0][0].x[0]
+    for _ in range(60):
+        starts = record.starts(32, 3, rng)
+        begun = [start.wind for start in starts[1::4] + starts[2::4] if start.x[0] == first]
+        assert len(begun) == 16
+        met |= {tuple(np.round(wind[:, 0], 6)) for wind in begun}
+    assert len(met) > 85  # of 90
+
+
 def test_features_tell_phases_and_beginnings():
     """A slow sine is two numbers; the first windows of an episode are others, and weigh little."""
     t = np.arange(150)
     w = np.stack([0.0 * t, 0.1 * np.sin(2 * np.pi * t / 75 + 1)], axis=1)
     record = filled(w, h=5, cuts=(60,))
     found = record.features(20).reshape(-1, 5, 2)
-    np.testing.assert_allclose(found[..., 0], 0, atol=1e-9)  # what does not move is left alone
+    assert not found[..., 0].any()  # what does not move is left alone
     assert len(found) == 5
     windows = np.array([visit.window for visit in record._visits()]) * record.per_size
     sizes = np.sqrt(np.square(np.einsum("khd,thd->tk", found, windows)).mean(axis=0))

@@ -56,10 +56,12 @@ class Search:
     def __post_init__(self) -> None:
         for name in ("every", "at_most", "horizon", "after_end", "starts", "judges", "kept"):
             checks.integer(name, getattr(self, name), 1)
+        checks.integer("components", self.components, 1)
+        checks.integer("per_episode", self.per_episode, 0)
         checks.positive("step", self.step)
 
 
-BASE, HALF, BEST = 1, 2, 3  # places of candidates beside M itself, which is 0
+BASE, HALF = 1, 2  # places of candidates beside M itself, which is 0
 LIKELY = 0.5  # standard errors by which one M must be better than another
 NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
 
@@ -167,6 +169,8 @@ class Counterfactual:
             return False  # nothing has pushed yet
         search, M = self.search, self.M
         self._renew()
+        if not len(self._basis):
+            return False  # no window has been pushed yet
         points = cma.ask(self._state, self._rng)
         costs = self._costs(self._maps(points), search.starts).mean(axis=0)
         candidates = [M, 0 * M, 0.5 * M]
@@ -179,7 +183,9 @@ class Counterfactual:
     def _renew(self) -> None:
         """Begins the search anew around M, when the record is twice as long or it came to rest."""
         step = self._state.step / self.search.step
-        if NARROW < step < WIDE and len(self._basis) and self.record.steps < 2 * self._begun:
+        moves = np.tile(self.record.per_size > 0, self._shape[0])
+        met = not np.any(moves & ~self._basis.any(axis=0))  # no coordinate moves for the first time
+        if NARROW < step < WIDE and met and self.record.steps < 2 * self._begun:
             return
         self._basis, self._begun = self.record.features(self.search.components), self.record.steps
         d_u = self._shape[1]
@@ -257,8 +263,9 @@ class Counterfactual:
             each = found[name] = arrays[f"search_{name}"]
             checks.finite_array(name, each)
             checks.shape(name, each, shapes.get(name, ()), "as the basis says")
-        if found["step"] <= 0 or found["generation"] < 0:
-            raise ValueError("the search is damaged in its step or generation")
+        spread = np.linalg.eigvalsh(found["C"]) if n else np.zeros(1)
+        if found["step"] <= 0 or found["generation"] < 0 or spread.min() < -1e-9 * spread.max():
+            raise ValueError("the search is damaged in its step, generation or covariance")
         return cma.State(**found)
 
 
@@ -267,8 +274,8 @@ def choose(costs: np.ndarray, margin: float, spread: float) -> int:
 
     A candidate is sure if it is better than the base policy by a margin, and by so many standard
     errors or nowhere worse: what saves one episode of many and costs the others nothing has a large
-    spread, and is sure all the same. Of the sure ones the best is taken. Where there is none, the
-    base policy is, if it is as surely better than M.
+    spread, and is sure all the same. Of the sure ones that also seem better than M the best is
+    taken. Where there is none, the base policy is, if it is as surely better than M.
     """
     size = np.abs(costs[:, BASE]).mean()
 
@@ -278,8 +285,7 @@ def choose(costs: np.ndarray, margin: float, spread: float) -> int:
 
     base = costs[:, BASE : BASE + 1]
     good = sure(base - costs, spread)
-    if good[0]:  # M itself is: less has to be known to take a better one
-        good &= sure(costs[:, :1] - costs, LIKELY)
+    good &= sure(costs[:, :1] - costs, LIKELY)  # and than M: of that less has to be known
     if good.any():
         return int(np.where(good, costs.mean(axis=0), np.inf).argmin())
     return BASE if sure(costs[:, :1] - base, spread)[0] else 0

@@ -135,12 +135,13 @@ class Record:
         sizes, axes = np.linalg.eigh(squares)
         leading = np.argsort(sizes)[::-1][:count]
         leading = leading[sizes[leading] > LEAST * max(sizes.sum(), 1e-24)]
-        return np.asarray((axes[:, leading] / np.sqrt(sizes[leading])).T)
+        moves = np.tile(self.per_size > 0, self.h)  # what does not is 0 to the bit
+        return np.asarray((axes[:, leading] / np.sqrt(sizes[leading])).T * moves)
 
     def _covariance(self, visits: list[Visit]) -> np.ndarray:
         """Of their windows in sizes of ŵ, with the size that windows full of ŵ would have."""
         windows = np.array([visit.window for visit in visits]).reshape(-1, self.h, self.d_w)
-        rows = (windows * self.per_size).reshape(len(windows), -1)
+        rows = (windows * self.per_size).reshape(-1, self.h * self.d_w)
         total = np.square(rows).sum()
         usual = self.h * np.count_nonzero(self.per_size)
         return np.asarray(rows.T @ rows * (usual / total if total else 0.0))
@@ -172,12 +173,17 @@ class Record:
         ahead = self.forecast()
         first = [piece for piece in self.pieces if begins(piece)] or self.pieces
         ends = np.cumsum([len(piece) for piece in self.pieces])
-        offset, found = rng.random(), []
+        others = [i for i in range(count) if i % 4 in (1, 2)]
+        # Each anywhere in its own part: at even distances a period may be met in two phases alone.
+        parts = np.arange(len(others)) + rng.random(len(others))
+        spread = parts / max(len(others), 1) * ends[-1]
+        moments = dict(zip(others, spread.astype(int).tolist(), strict=True))
+        found = []
         for i in range(count):
             begun = first[rng.integers(0, len(first))]
             piece, step = begun, 0
-            if i % 4 in (1, 2):
-                moment = int((i + offset) / count * ends[-1])
+            if i in moments:
+                moment = moments[i]
                 at = int(np.searchsorted(ends, moment, side="right"))
                 piece, step = self.pieces[at], moment - int(ends[at]) + len(self.pieces[at])
             elif i % 4 == 3:
