@@ -234,14 +234,14 @@ def test_a_sine_goes_on(period):
     t = np.arange(120)
     w = np.stack([0.0 * t, 0.35 * np.sin(2 * np.pi * t / period)], axis=1)
     record = filled(w[:60], h=5)
-    start = record._start(record.pieces[0], 59, 61, record.forecast())
-    np.testing.assert_allclose(start.wind[1:], w[60:], atol=0.2 * 0.35)
+    (ahead,) = record.winds([(record.pieces[0], 59)], 61)
+    np.testing.assert_allclose(ahead[1:], w[60:], atol=0.2 * 0.35)
 
 
 def test_the_forecast_of_noise_is_bounded():
     w = np.random.default_rng(0).uniform(-0.3, 0.3, (60, 2))
     record = filled(w, h=5)
-    wind = record._start(record.pieces[0], 59, 500, record.forecast()).wind
+    (wind,) = record.winds([(record.pieces[0], 59)], 500)
     assert np.abs(wind).max() <= FORECAST_BOUND / record.per_size.min() + 1e-12
     assert np.abs(wind[-100:]).max() < 0.3
 
@@ -282,8 +282,7 @@ def test_episodes_begin_at_any_moment_of_the_wind():
     assert {start.x[0] for start in begun} == {0.0, 12.0}
     assert not any(start.window.any() for start in begun)
     moments = [int(np.flatnonzero((w == start.wind[0]).all(axis=1))[0]) for start in begun]
-    assert moments == sorted(moments)  # spread over the record
-    assert len(set(moments)) == 30
+    assert sorted(moments) == list(range(30))  # spread over the record
 
 
 def test_few_starts_meet_the_wind_in_all_its_phases():
@@ -337,3 +336,14 @@ def test_a_simulator_that_knows_no_observations():
         ww.RobustWrapper(plant, "pd3", gradient="counterfactual", model=plant.base, simulator=own)
     env = ww.RobustWrapper(plant, "pd3", model=plant.base, simulator=own)
     assert env.gradient == "reinforce"
+
+
+def test_winds_of_several_moments_are_those_of_each():
+    w = np.random.default_rng(0).normal(size=(30, 2))
+    record = filled(w, cuts=(12,))
+    moments = [(record.pieces[0], 3), (record.pieces[1], 0), (record.pieces[1], 17)]
+    together = record.winds(moments, 14)
+    for moment, wind in zip(moments, together, strict=True):
+        np.testing.assert_allclose(record.winds([moment], 14)[0], wind, rtol=1e-12)
+    np.testing.assert_array_equal(together[1], w[12:26])
+    np.testing.assert_array_equal(together[0][:9], w[3:12])

@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from windward import checks
 from windward.adapt import cma
-from windward.adapt.replay import Record, replay
+from windward.adapt.replay import Record, Start, replay
 from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
@@ -30,7 +30,7 @@ class Search:
     """steps between updates, as long as they find something"""
     at_most: int = 600
     """to this many steps the time between updates is doubled when they find nothing"""
-    per_episode: int = 8
+    per_episode: int = 6
     """updates at least for an episode that ends by itself, the rest at its end"""
     horizon: int = 120
     """steps of a replay"""
@@ -40,7 +40,7 @@ class Search:
     gamma: float = 0.995
     starts: int = 24
     """states that a generation is replayed from"""
-    judges: int = 32
+    judges: int = 24
     """states that candidates are judged by"""
     step: float = 0.15
     """of the search at first, and when it begins anew"""
@@ -157,28 +157,45 @@ class Counterfactual:
         self._this_episode += 0 if ended else due
         return any(found)
 
-    def _costs(self, candidates: np.ndarray, states: int) -> np.ndarray:
-        search = self.search
-        starts = self.record.starts(states, self._horizon, self._rng)
-        scaled = candidates * self.record.per_size
-        return replay(self.simulator, self.policy, self._bounds, starts, scaled, search.gamma)
+    def _replay(self, candidates: np.ndarray, starts: list[Start]) -> np.ndarray:
+        """Costs of candidates from starts, (starts, candidates)."""
+        scaled, gamma = candidates * self.record.per_size, self.search.gamma
+        return replay(self.simulator, self.policy, self._bounds, starts, scaled, gamma)
 
     def update(self) -> bool:
         """Looks for a better M; whether there was one."""
         if not self.record.per_size.any():
             return False  # nothing has pushed yet
-        search, M = self.search, self.M
+        M = self.M
         self._renew()
         if not len(self._basis):
             return False  # no window has been pushed yet
         points = cma.ask(self._state, self._rng)
-        costs = self._costs(self._maps(points), search.starts).mean(axis=0)
+        costs = self._generation(self._maps(points))
         candidates = [M, 0 * M, 0.5 * M]
-        if np.ptp(costs):  # else nothing makes a difference, as where all stand: is M still needed?
+        if costs is not None:
             self._state = cma.tell(self._state, points, costs)
             best = np.stack([points[costs.argmin()], self._state.mean])
             candidates.extend(self._maps(best))
         return self._judge(np.stack(candidates))
+
+    def _generation(self, candidates: np.ndarray) -> np.ndarray | None:
+        """Mean costs of a generation; None where nothing makes a difference, as where all stand.
+
+        A third of the states is met by all, the others by the better half, which the search goes by
+        alone; to the other half they are infinite.
+        """
+        starts = self.record.starts(self.search.starts, self._horizon, self._rng)
+        third = -(-len(starts) // 3)
+        costs = self._replay(candidates, starts[:third])
+        if not np.ptp(costs):
+            return None
+        order = np.argsort(costs.mean(axis=0), kind="stable")
+        half = order[: (len(order) + 1) // 2]
+        found = np.full(len(candidates), np.inf)
+        more = self._replay(candidates[half], starts[third:]) if starts[third:] else costs[:0, half]
+        found[half] = np.concatenate([costs[:, half], more]).mean(axis=0)
+        return found
 
     def _renew(self) -> None:
         """Begins the search anew around M, when the record is twice as long or it came to rest."""
@@ -200,7 +217,8 @@ class Counterfactual:
 
     def _judge(self, candidates: np.ndarray) -> bool:
         """Puts the best candidate that beats the base policy beyond doubt in M's place."""
-        costs = self._costs(candidates, self.search.judges)
+        starts = self.record.starts(self.search.judges, self._horizon, self._rng)
+        costs = self._replay(candidates, starts)
         chosen = choose(costs, self.search.margin, self.search.spread)
         if not self.M.any() and chosen in (BASE, HALF):  # which are M
             chosen = 0

@@ -147,7 +147,7 @@ class Record:
         return np.asarray(rows.T @ rows * (usual / total if total else 0.0))
 
     def forecast(self) -> Callable[[np.ndarray], np.ndarray]:
-        """ŵ_t from its window: ridge regression over the record, in sizes of ŵ."""
+        """ŵ_t from its window, rows: ridge regression over the record, in sizes of ŵ."""
         scale = self.per_size
         visits = self._visits()
         z = np.array([np.append((visit.window * scale).ravel(), 1.0) for visit in visits])
@@ -157,8 +157,9 @@ class Record:
         weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), z.T @ target)
         back = np.where(scale > 0, 1.0 / np.where(scale > 0, scale, 1.0), 0.0)
 
-        def ahead(window: np.ndarray) -> np.ndarray:
-            guess = np.append((window * scale).ravel(), 1.0) @ weights
+        def ahead(windows: np.ndarray) -> np.ndarray:
+            rows = (windows * scale).reshape(len(windows), -1)
+            guess = np.column_stack([rows, np.ones(len(rows))]) @ weights
             return np.asarray(np.clip(guess, -FORECAST_BOUND, FORECAST_BOUND) * back)
 
         return ahead
@@ -170,15 +171,14 @@ class Record:
         moment: the next episode may begin at any, and moments are spread over the record, so that
         few replays meet the wind in all its phases. The fourth starts at any step of any piece.
         """
-        ahead = self.forecast()
         first = [piece for piece in self.pieces if begins(piece)] or self.pieces
         ends = np.cumsum([len(piece) for piece in self.pieces])
         others = [i for i in range(count) if i % 4 in (1, 2)]
         # Each anywhere in its own part: at even distances a period may be met in two phases alone.
         parts = np.arange(len(others)) + rng.random(len(others))
         spread = parts / max(len(others), 1) * ends[-1]
-        moments = dict(zip(others, spread.astype(int).tolist(), strict=True))
-        found = []
+        moments = dict(zip(others, rng.permutation(spread.astype(int)).tolist(), strict=True))
+        places, visits = [], []
         for i in range(count):
             begun = first[rng.integers(0, len(first))]
             piece, step = begun, 0
@@ -189,22 +189,25 @@ class Record:
             elif i % 4 == 3:
                 piece = self.pieces[rng.integers(0, len(self.pieces))]
                 step = int(rng.integers(0, len(piece)))
-            start = self._start(piece, step, horizon, ahead)
-            if i % 4 != 3:
-                start = start._replace(x=begun[0].x, window=begun[0].window)
-            found.append(start)
-        return found
+            places.append((piece, step))
+            visits.append(begun[0] if i % 4 != 3 else piece[step])
+        winds = self.winds(places, horizon)
+        return [Start(at.x, at.window, wind) for at, wind in zip(visits, winds, strict=True)]
 
-    def _start(
-        self, episode: list[Visit], i: int, horizon: int, ahead: Callable[..., np.ndarray]
-    ) -> Start:
-        wind = [visit.w_hat for visit in episode[i : i + horizon]]
-        last = episode[-1]
-        window = np.concatenate([last.w_hat[None], last.window[:-1]])
-        while len(wind) < horizon:
-            wind.append(ahead(window))
-            window = np.concatenate([wind[-1][None], window[:-1]])
-        return Start(episode[i].x, episode[i].window, np.array(wind))
+    def winds(self, moments: list[tuple[list[Visit], int]], horizon: int) -> np.ndarray:
+        """ŵ from steps of pieces on, (n, horizon, d_w): as recorded, and forecast from there on."""
+        found = np.zeros((len(moments), horizon, self.d_w))
+        window, known = np.zeros((len(moments), self.h, self.d_w)), np.zeros(len(moments), int)
+        for row, (piece, step) in enumerate(moments):
+            own = [visit.w_hat for visit in piece[step : step + horizon]]
+            found[row, : len(own)], known[row] = own, len(own)
+            window[row] = np.concatenate([piece[-1].w_hat[None], piece[-1].window[:-1]])
+        ahead = self.forecast()
+        for t in range(int(known.min(initial=horizon)), horizon):
+            rows = np.flatnonzero(known <= t)
+            found[rows, t] = ahead(window[rows])
+            window[rows] = np.concatenate([found[rows, t][:, None], window[rows, :-1]], axis=1)
+        return found
 
 
 def begins(piece: list[Visit]) -> bool:
