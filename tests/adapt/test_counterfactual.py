@@ -323,6 +323,23 @@ def test_the_search_goes_on_and_begins_anew_when_the_record_has_doubled():
     assert teacher._begun >= 2 * begun
 
 
+def test_where_all_stand_nothing_is_looked_for(monkeypatch):
+    env = made(length=30)
+    ran(env, 30)
+    teacher, asked = env._module.teacher, []
+    monkeypatch.setattr(teacher, "_generation", lambda *given: asked.append(given))
+    monkeypatch.setattr(teacher, "_judge", lambda candidates: False)
+    teacher.M = np.ones_like(teacher.M)
+    teacher.update()
+    assert len(asked) == 1  # on Pendulum costs differ
+    monkeypatch.setattr(teacher, "_replay", lambda M, starts: np.full((len(starts), len(M)), -9.0))
+    assert not teacher.update()
+    assert len(asked) == 1
+    teacher.M = 0 * teacher.M  # the base policy: is there a better one?
+    teacher.update()
+    assert len(asked) == 2
+
+
 @pytest.mark.parametrize("settings", [{"h": 1}, {"search": ww.adapt.Search(every=1, starts=2)}])
 def test_short_windows_and_short_records(settings):
     """One lag has no windows that begin with zeros; one step has no window at all."""

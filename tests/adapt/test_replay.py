@@ -343,7 +343,7 @@ def test_winds_of_several_moments_are_those_of_each():
     record = filled(w, cuts=(12,))
     moments = [(record.pieces[0], 3), (record.pieces[1], 0), (record.pieces[1], 17)]
     together = record.winds(moments, 14)
-    for moment, wind in zip(moments, together, strict=True):
-        np.testing.assert_allclose(record.winds([moment], 14)[0], wind, rtol=1e-12)
+    for moment, own in zip(moments, together, strict=True):
+        np.testing.assert_allclose(record.winds([moment], 14)[0], own, rtol=1e-12)
     np.testing.assert_array_equal(together[1], w[12:26])
     np.testing.assert_array_equal(together[0][:9], w[3:12])

@@ -38,9 +38,9 @@ class Search:
     """the same once an episode has ended by itself: what puts an end off must be told from what
     avoids it"""
     gamma: float = 0.995
-    starts: int = 24
+    starts: int = 18
     """states that a generation is replayed from"""
-    judges: int = 24
+    judges: int = 20
     """states that candidates are judged by"""
     step: float = 0.15
     """of the search at first, and when it begins anew"""
@@ -170,8 +170,11 @@ class Counterfactual:
         self._renew()
         if not len(self._basis):
             return False  # no window has been pushed yet
+        starts = self.record.starts(self.search.starts, self._horizon, self._rng)
+        if M.any() and not np.ptp(self._replay(M[None], starts)):
+            return False  # a reward that is the same at every step, and all stand
         points = cma.ask(self._state, self._rng)
-        costs = self._generation(self._maps(points))
+        costs = self._generation(self._maps(points), starts)
         candidates = [M, 0 * M, 0.5 * M]
         if costs is not None:
             self._state = cma.tell(self._state, points, costs)
@@ -179,13 +182,12 @@ class Counterfactual:
             candidates.extend(self._maps(best))
         return self._judge(np.stack(candidates))
 
-    def _generation(self, candidates: np.ndarray) -> np.ndarray | None:
+    def _generation(self, candidates: np.ndarray, starts: list[Start]) -> np.ndarray | None:
         """Mean costs of a generation; None where nothing makes a difference, as where all stand.
 
         A third of the states is met by all, the others by the better half, which the search goes by
         alone; to the other half they are infinite.
         """
-        starts = self.record.starts(self.search.starts, self._horizon, self._rng)
         third = -(-len(starts) // 3)
         costs = self._replay(candidates, starts[:third])
         if not np.ptp(costs):
