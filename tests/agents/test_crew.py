@@ -126,6 +126,7 @@ import gc, os, signal, threading, time, random
 from windward.agents.crew import Crew
 
 gc.callbacks.clear()  # in JAX's own an interrupt would be swallowed, and waited for in vain
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
 rng, over = random.Random(0), time.monotonic() + 5
 for _ in range(200):
     crew = Crew(1)
