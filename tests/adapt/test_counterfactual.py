@@ -332,12 +332,20 @@ def test_where_all_stand_nothing_is_looked_for(monkeypatch):
     teacher.M = np.ones_like(teacher.M)
     teacher.update()
     assert len(asked) == 1  # on Pendulum costs differ
-    monkeypatch.setattr(teacher, "_replay", lambda M, starts: np.full((len(starts), len(M)), -9.0))
+
+    def alike(stood):
+        return lambda M, starts: (np.full((len(starts), len(M)), -9.0), np.full(len(starts), stood))
+
+    monkeypatch.setattr(teacher, "_replay", alike(True))
     assert not teacher.update()
     assert len(asked) == 1
-    teacher.M = 0 * teacher.M  # the base policy: is there a better one?
+    monkeypatch.setattr(teacher, "_replay", alike(False))  # all fall, and at the same step
     teacher.update()
     assert len(asked) == 2
+    monkeypatch.setattr(teacher, "_replay", alike(True))
+    teacher.M = 0 * teacher.M  # the base policy: is there a better one?
+    teacher.update()
+    assert len(asked) == 3
 
 
 @pytest.mark.parametrize("settings", [{"h": 1}, {"search": ww.adapt.Search(every=1, starts=2)}])

@@ -54,7 +54,7 @@ def replayed(env, starts, candidates, gamma=1.0, simulator=None):
     space, simulator = env.action_space, simulator or env._module.teacher.simulator
     bounds = space.low.astype(float), space.high.astype(float)
     policy = predictor(ww.bases.load(env.spec.id), space)
-    return replay(simulator, policy, bounds, starts, np.asarray(candidates, float), gamma)
+    return replay(simulator, policy, bounds, starts, np.asarray(candidates, float), gamma)[0]
 
 
 def again(env, i, horizon, gamma=1.0):
@@ -142,7 +142,7 @@ def toy_costs(toy, candidates, gamma=1.0, starts=1):
     given = [Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind) for i in range(starts)]
     bounds = np.full(1, -1.0), np.ones(1)
     M = np.array(candidates, float).reshape(-1, 1, 1, 1)
-    return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma)
+    return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma)[0]
 
 
 def test_costs_by_hand():
@@ -155,7 +155,7 @@ def test_a_window_begins_with_zeros():
     """Half of it cancels half of a wind of 1."""
     wind, bounds = np.ones((6, 1)), (np.full(1, -1.0), np.ones(1))
     M, start = np.array([[[[-0.5]], [[-0.5]]]]), Start(np.zeros(1), np.zeros((2, 1)), wind)
-    costs = replay(Toy(), lambda x: np.zeros((len(x), 1)), bounds, [start], M, 1.0)
+    costs, _ = replay(Toy(), lambda x: np.zeros((len(x), 1)), bounds, [start], M, 1.0)
     np.testing.assert_allclose(costs, [[6 + 1 + 4 * 1.5**2]])  # x: 0 1 1.5 1.5 1.5 1.5
 
 
@@ -167,6 +167,14 @@ def test_who_ends_pays_no_more():
     # M = 1 is at 0 and 2, and ends at 3; M = -1 stays at 0.
     costs = toy_costs(Toy(end=2.5), [-1, 1], gamma=0.5)
     np.testing.assert_allclose(costs[0], [2 * (1 - 0.5**6), 1 + 0.5 * 5])
+
+
+def test_who_stood_is_told():
+    given = [Start(np.zeros(1), np.ones((1, 1)), np.ones((6, 1)))]
+    M = np.array([-1.0, 1.0, 0.0]).reshape(-1, 1, 1, 1)
+    bounds = np.full(1, -1.0), np.ones(1)
+    _, stood = replay(Toy(end=5.5), lambda x: np.zeros((len(x), 1)), bounds, given, M, 1.0)
+    assert stood.tolist() == [[True, False, False]]  # the last ends with the last step
 
 
 def test_all_end_at_once():

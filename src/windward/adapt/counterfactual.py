@@ -2,9 +2,10 @@
 
 Every so many steps a generation of candidates, drawn by covariance matrix adaptation, is replayed
 from some recorded states; then M, 0, M/2, the best of the generation and the search's new mean are
-replayed from others. The best of those that beat 0, the base policy, beyond doubt takes M's place:
-by a margin, and by its spread over the states or nowhere worse. So a candidate is judged by states
-that did not choose it, and the base policy is always among them.
+replayed from states that are drawn anew. The best of those that beat 0, the base policy, beyond
+doubt, by a margin and by its spread over the states or nowhere worse, and that seem better than M,
+takes M's place. So a candidate is not judged by the replays that chose it, and the base policy is
+always among them.
 """
 
 from collections.abc import Callable
@@ -157,8 +158,8 @@ class Counterfactual:
         self._this_episode += 0 if ended else due
         return any(found)
 
-    def _replay(self, candidates: np.ndarray, starts: list[Start]) -> np.ndarray:
-        """Costs of candidates from starts, (starts, candidates)."""
+    def _replay(self, candidates: np.ndarray, starts: list[Start]) -> tuple[np.ndarray, np.ndarray]:
+        """Costs of candidates from starts, and which stood: (starts, candidates)."""
         scaled, gamma = candidates * self.record.per_size, self.search.gamma
         return replay(self.simulator, self.policy, self._bounds, starts, scaled, gamma)
 
@@ -171,8 +172,10 @@ class Counterfactual:
         if not len(self._basis):
             return False  # no window has been pushed yet
         starts = self.record.starts(self.search.starts, self._horizon, self._rng)
-        if M.any() and not np.ptp(self._replay(M[None], starts)):
-            return False  # a reward that is the same at every step, and all stand
+        if M.any():
+            now, stood = self._replay(M[None], starts)
+            if stood.all() and not np.ptp(now):
+                return False  # every step is worth the same, and none is lost
         points = cma.ask(self._state, self._rng)
         costs = self._generation(self._maps(points), starts)
         candidates = [M, 0 * M, 0.5 * M]
@@ -189,14 +192,16 @@ class Counterfactual:
         alone; to the other half they are infinite.
         """
         third = -(-len(starts) // 3)
-        costs = self._replay(candidates, starts[:third])
+        costs, _ = self._replay(candidates, starts[:third])
         if not np.ptp(costs):
             return None
         order = np.argsort(costs.mean(axis=0), kind="stable")
         half = order[: (len(order) + 1) // 2]
         found = np.full(len(candidates), np.inf)
-        more = self._replay(candidates[half], starts[third:]) if starts[third:] else costs[:0, half]
-        found[half] = np.concatenate([costs[:, half], more]).mean(axis=0)
+        tried = [costs[:, half]]
+        if starts[third:]:
+            tried.append(self._replay(candidates[half], starts[third:])[0])
+        found[half] = np.concatenate(tried).mean(axis=0)
         return found
 
     def _renew(self) -> None:
@@ -220,7 +225,7 @@ class Counterfactual:
     def _judge(self, candidates: np.ndarray) -> bool:
         """Puts the best candidate that beats the base policy beyond doubt in M's place."""
         starts = self.record.starts(self.search.judges, self._horizon, self._rng)
-        costs = self._replay(candidates, starts)
+        costs, _ = self._replay(candidates, starts)
         chosen = choose(costs, self.search.margin, self.search.spread)
         if not self.M.any() and chosen in (BASE, HALF):  # which are M
             chosen = 0

@@ -222,10 +222,11 @@ def replay(
     starts: list[Start],
     candidates: np.ndarray,
     gamma: float,
-) -> np.ndarray:
-    """Discounted costs of candidates for M, (starts, candidates); corrections in [-1, 1] units.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Discounted costs of candidates for M, and which stood to the last step: (starts, candidates).
 
-    Every candidate meets the same wind from the same states. An episode that ends pays no more.
+    Corrections are in [-1, 1] units. Every candidate meets the same wind from the same states. An
+    episode that ends pays no more.
     """
     low, high = bounds
     half, shape = (high - low) / 2, (len(starts), len(candidates))
@@ -256,4 +257,6 @@ def replay(
     if broken.any():  # as bad as can be, and still a number
         known = cost[~broken] if not broken.all() else np.zeros(1)
         cost[broken] = known.max() + np.ptp(known) + 1.0
-    return cost.reshape(shape)
+    stood = np.zeros(len(rows), dtype=bool)
+    stood[index] = True
+    return cost.reshape(shape), stood.reshape(shape)
