@@ -272,16 +272,13 @@ def test_several_environments_are_refused():
                 kind(several, "pd3", model=BASE, gradient="counterfactual")
 
 
-CART = ww.bases.load("CartPole-v1")
 REFUSED = [
     ({"gradient": "advantage", "search": None, "model": None}, "advantage.*model="),
-    ({"gradient": "response", "search": None}, "response.*linear"),
     ({"gradient": "reinforce"}, "search="),
     ({"gradient": "auto", "eta": 0.1}, "search="),
     ({"search": {"every": 10}}, "search"),
     ({"model": None}, "counterfactual.*model="),
     ({"signal": "pd2"}, "counterfactual.*pd3"),
-    ({"name": "CartPole-v1", "model": CART, "logits": CART}, "counterfactual.*discrete"),
 ]
 
 

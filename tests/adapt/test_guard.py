@@ -123,6 +123,36 @@ def test_in_the_wrapper_the_base_policy_acts_alone_while_resting() -> None:
     assert not any(rests for _, rests in played[: guards.FIRST])
 
 
+def test_info_tells_when_something_was_decided() -> None:
+    env, told = wrapped(), []
+    for i in range(40):
+        env.reset(seed=0 if i == 0 else None)
+        ended = False
+        while not ended:
+            before = len(env.decisions)
+            *_, terminated, truncated, info = env.step(np.zeros(1, np.float32))
+            ended = terminated or truncated
+            assert info["windward"]["decided"] == (len(env.decisions) > before)
+            told.append(info["windward"]["decided"])
+    assert any(told)
+    assert not all(told)
+
+
+def test_corrections_that_only_saturate_are_told_once(tmp_path: Path) -> None:
+    """ŵ is uniform in [-1, 1], so that M_1 = 100 cuts off all but a hundredth."""
+    M0 = np.full((5, 1, 2), 100.0)
+    env = wrapped(M0=M0, projection=None)
+    episodes(env, 3)
+    (told,) = env.decisions
+    assert told.startswith("after episode 1: ")
+    assert "of the actions were cut off at the actuator's bounds" in told
+    env.save(tmp_path / "state.npz")
+    again = wrapped(M0=M0, projection=None)
+    again.load(tmp_path / "state.npz")
+    episodes(again, 1, seed=None)
+    assert again.decisions == env.decisions
+
+
 def test_stepping_back_forgets_M() -> None:
     env = wrapped()
     while not env.decisions:

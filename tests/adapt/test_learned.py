@@ -83,6 +83,19 @@ def test_its_own_error_is_no_disturbance(learned):
     assert not env.decisions
 
 
+def test_when_nothing_pushes_any_more_M_goes(learned):
+    """What is left of ŵ is the simulator's own error, and M would only amplify it."""
+    env = made(learned)
+    ran(env, 100)
+    teacher = env._module.teacher
+    assert env.M.any()
+    teacher.record.squares = 1e-6 * teacher.record.squares  # as after a long calm
+    assert teacher.update()
+    assert not teacher.M.any()
+    assert env.decisions[-1].endswith("stepped back to the base policy: nothing pushes any more")
+    assert not teacher.update()
+
+
 def test_an_ill_fitted_one_is_told_and_not_replayed(ill):
     assert ill.fit.ill
     env = made(ill, search=None)
@@ -136,16 +149,21 @@ def test_other_forms_take_it_too(learned):
     assert ww.RobustWrapper(world(), simulator=learned).signal == "pd3"
 
 
-def test_discrete_actions_have_pd3_without_replays():
+def test_discrete_actions():
     base = ww.bases.load("CartPole-v1")
     sim = ww.fit_simulator("CartPole-v1", base, **SMALL)
-    env = gym.make("CartPole-v1")
-    robust = ww.RobustWrapper(env, "pd3", model=base, logits=base, simulator=sim)
-    assert robust.gradient == "reinforce"
+    env = ww.envs.Disturbed(gym.make("CartPole-v1"), "sine:amp=8,period=80", "force:cart")
+    robust = ww.RobustWrapper(env, "pd3", logits=base, simulator=sim, search=QUICK)
+    assert robust.gradient == "counterfactual"
     x, _ = robust.reset(seed=0)
-    *_, info = robust.step(int(base.predict(x)[0]))
-    assert info["windward"]["w_hat"].shape == (4,)
-    assert np.abs(info["windward"]["w_hat"]).max() < 0.2
+    rng = np.random.default_rng(0)
+    told = drive(
+        robust, lambda x: int((base.logits(x[None])[0] + rng.gumbel(size=2)).argmax()), 150, x
+    )[0]
+    assert np.abs(told[0]["w_hat"]).max() < 0.2
+    assert told[0]["w_hat"].shape == (4,)
+    assert robust.M.any()
+    assert not robust.faults
 
 
 def test_what_does_not_fit_is_refused(learned):

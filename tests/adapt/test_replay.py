@@ -6,6 +6,7 @@ import pytest
 
 import windward as ww
 from windward.adapt.replay import FORECAST_BOUND, PIECE, Record, Start, begins, replay
+from windward.adapt.replayed import Boxed, nothing
 from windward.bases.policies import predictor
 
 from .worlds import Plant, wind
@@ -50,11 +51,10 @@ def recorded(name, row, steps, channel="qvel", disturbance=None):
 
 
 def replayed(env, starts, candidates, gamma=1.0, simulator=None):
-    """A replay with the simulator, policy and bounds of a wrapper."""
+    """A replay with the simulator and the policy of a wrapper."""
     space, simulator = env.action_space, simulator or env._module.teacher.simulator
-    bounds = space.low.astype(float), space.high.astype(float)
-    policy = predictor(ww.bases.load(env.spec.id), space)
-    return replay(simulator, policy, bounds, starts, np.asarray(candidates, float), gamma)[0]
+    policy = Boxed(space, predictor(ww.bases.load(env.spec.id), space))
+    return replay(simulator, policy, starts, np.asarray(candidates, float), gamma)[0]
 
 
 def again(env, i, horizon, gamma=1.0):
@@ -63,7 +63,7 @@ def again(env, i, horizon, gamma=1.0):
     wind = np.zeros((horizon, len(episode[0].w_hat)))
     wind[: len(episode)] = [visit.w_hat for visit in episode]
     spy = Spy(env._module.teacher.simulator)
-    start = Start(episode[0].x, episode[0].window, wind)
+    start = Start(episode[0].x, episode[0].window, wind, nothing(None, horizon))
     costs = replayed(env, [start], [env.M], gamma, spy)
     return costs, np.concatenate(spy.seen)
 
@@ -137,12 +137,17 @@ class Toy:
         return x_next, cost, self.terminated(x_next, u) | lost
 
 
+NOTHING = Boxed(gym.spaces.Box(-1.0, 1.0, (1,)), lambda x: np.zeros((len(x), 1)))
+"""a policy that does nothing by itself"""
+
+
 def toy_costs(toy, candidates, gamma=1.0, starts=1):
     wind = np.ones((6, 1))
-    given = [Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind) for i in range(starts)]
-    bounds = np.full(1, -1.0), np.ones(1)
+    given = [
+        Start(np.full(1, 0.1 * i), np.ones((1, 1)), wind, nothing(None, 6)) for i in range(starts)
+    ]
     M = np.array(candidates, float).reshape(-1, 1, 1, 1)
-    return replay(toy, lambda x: np.zeros((len(x), 1)), bounds, given, M, gamma)[0]
+    return replay(toy, NOTHING, given, M, gamma)[0]
 
 
 def test_costs_by_hand():
@@ -153,9 +158,8 @@ def test_costs_by_hand():
 
 def test_a_window_begins_with_zeros():
     """Half of it cancels half of a wind of 1."""
-    wind, bounds = np.ones((6, 1)), (np.full(1, -1.0), np.ones(1))
-    M, start = np.array([[[[-0.5]], [[-0.5]]]]), Start(np.zeros(1), np.zeros((2, 1)), wind)
-    costs, _ = replay(Toy(), lambda x: np.zeros((len(x), 1)), bounds, [start], M, 1.0)
+    start = Start(np.zeros(1), np.zeros((2, 1)), np.ones((6, 1)), nothing(None, 6))
+    costs, _ = replay(Toy(), NOTHING, [start], np.array([[[[-0.5]], [[-0.5]]]]), 1.0)
     np.testing.assert_allclose(costs, [[6 + 1 + 4 * 1.5**2]])  # x: 0 1 1.5 1.5 1.5 1.5
 
 
@@ -170,10 +174,9 @@ def test_who_ends_pays_no_more():
 
 
 def test_who_stood_is_told():
-    given = [Start(np.zeros(1), np.ones((1, 1)), np.ones((6, 1)))]
+    given = [Start(np.zeros(1), np.ones((1, 1)), np.ones((6, 1)), nothing(None, 6))]
     M = np.array([-1.0, 1.0, 0.0]).reshape(-1, 1, 1, 1)
-    bounds = np.full(1, -1.0), np.ones(1)
-    _, stood = replay(Toy(end=5.5), lambda x: np.zeros((len(x), 1)), bounds, given, M, 1.0)
+    _, stood = replay(Toy(end=5.5), NOTHING, given, M, 1.0)
     assert stood.tolist() == [[True, False, False]]  # the last ends with the last step
 
 

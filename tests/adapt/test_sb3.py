@@ -22,7 +22,7 @@ from stable_baselines3.common.vec_env import (
 
 from windward.adapt.sb3 import RobustVecEnv
 
-NAMES = ["action", "clipped", "correction", "fault", "noise", "resting", "w_hat"]
+NAMES = ["action", "clipped", "correction", "decided", "fault", "noise", "resting", "w_hat"]
 QUICK = {"h": 2, "eta": 1e-2, "seed": 3, "every_steps": 5}
 
 

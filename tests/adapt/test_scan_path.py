@@ -130,6 +130,25 @@ def test_advantages_from_closed_form_values(values):
     assert_equal_runs(plant, told, env.M, scanned(signal, settings={**settings, "gamma": GAMMA}))
 
 
+@pytest.mark.parametrize(
+    "learning",
+    [
+        {"gradient": "response", "eta": 0.2},
+        {"gradient": "response", "eta": 0.2, "fit_every": 4, "every_steps": 1},
+        {"gradient": "quadratic", "eta": 0.2},
+        {"gradient": "reinforce", "baseline": "regression", "eta": 0.1},
+    ],
+    ids=["response", "response, every 4th", "quadratic", "regression"],
+)
+def test_fitted_models(learning):
+    """What they are fitted to, observations among it, is what the scan has."""
+    settings = {**SETTINGS, **learning}
+    plant, env = wrapped(true_w, settings)
+    assert env.gradient == learning["gradient"]
+    told = run_wrapped(plant, env)
+    assert_equal_runs(plant, told, env.M, scanned("w", settings=settings))
+
+
 def test_values_of_another_discount_are_refused():
     values = ScalarValues()
     values.gamma = GAMMA / 2

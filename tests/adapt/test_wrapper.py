@@ -47,7 +47,8 @@ def test_info_has_arrays_and_bools_only():
     env.reset(seed=0)
     *_, info = env.step(np.zeros(1, np.float32))
     told = info["windward"]
-    assert set(told) == {"w_hat", "correction", "noise", "action", "clipped", "fault", "resting"}
+    flags = {"clipped", "decided", "fault", "resting"}
+    assert set(told) == {"w_hat", "correction", "noise", "action"} | flags
     shapes = {"w_hat": (2,), "correction": (1,), "noise": (1,), "action": (1,)}
     for name, shape in shapes.items():
         assert isinstance(told[name], np.ndarray)

@@ -13,6 +13,7 @@ KEYS = {
     "overhead_over_env_step",
     "pd2_networks_over_env_step",
     "pd3_over_env_step",
+    "regression_over_env_step",
     "vector16_over_one",
 }
 

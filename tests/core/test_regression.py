@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from windward.core import regression
 
@@ -58,6 +59,62 @@ def test_a_changed_unit_changes_no_prediction():
     np.testing.assert_allclose(other.P / (grown[:, None] * grown), same.P, rtol=1e-4, atol=1e-7)
 
 
+def learned(X, Y, every, rescale=None, forget=0.0):
+    """θ after all rows of X by a fitter, and the state behind it."""
+    fitter = regression.fitter(X.shape[1], Y.shape[1], 0.5, forget, every)
+    rescale = np.ones_like(X) if rescale is None else rescale
+
+    def run(X, Y, rescale):
+        def step(state, row):
+            return fitter.step(state, *row), None
+
+        return jax.lax.scan(step, fitter.init(), (X, Y, rescale))[0]
+
+    state = jax.jit(run)(X, Y, rescale)
+    return np.asarray(fitter.theta(state)), on_host(state)
+
+
+@pytest.mark.usefixtures("x64")
+def test_steps_that_were_kept_teach_what_they_would_have_taught_at_once():
+    rng = np.random.default_rng(4)
+    X, Y = rng.normal(size=(24, 5)), rng.normal(size=(24, 2))
+    once, fit = learned(X, Y, 1)
+    later, waited = learned(X, Y, 4)
+    np.testing.assert_allclose(later, once, atol=1e-12)
+    np.testing.assert_allclose(waited.fit.P, fit.P, atol=1e-12)
+    assert waited.seen == 0
+    # Two more steps wait, and change nothing yet.
+    behind, waited = learned(np.vstack([X, X[:2]]), np.vstack([Y, Y[:2]]), 4)
+    np.testing.assert_array_equal(behind, later)
+    assert waited.seen == 2
+
+
+@pytest.mark.usefixtures("x64")
+def test_units_may_change_while_steps_wait():
+    rng = np.random.default_rng(5)
+    X, Y = rng.normal(size=(12, 3)), rng.normal(size=(12, 1))
+    grown = rng.uniform(0.8, 1.0, size=X.shape)  # smaller units: no variance meets the prior
+    units = np.cumprod(grown, axis=0)
+    same, fit = learned(X, Y, 1)
+    later, waited = learned(X / units, Y, 4, grown)
+    np.testing.assert_allclose(later / units[-1], same, atol=1e-12)
+    scale = units[-1][:, None] * units[-1]
+    np.testing.assert_allclose(waited.fit.P / scale, fit.P, atol=1e-12)
+    behind, _ = learned(X[:11] / units[:11], Y[:11], 4, grown[:11])  # three wait
+    np.testing.assert_allclose(behind / units[10], learned(X[:8], Y[:8], 1)[0], atol=1e-12)
+
+
+def test_a_kept_step_that_is_not_finite_is_left_out():
+    rng = np.random.default_rng(6)
+    X, Y = rng.normal(size=(8, 3)), rng.normal(size=(8, 1))
+    good, bad = np.float32(X), np.float32(X)
+    bad[2], good[2] = np.inf, 0.0
+    expected, _ = learned(good, np.float32(Y) * (np.arange(8) != 2)[:, None].astype(np.float32), 4)
+    found, _ = learned(bad, np.float32(Y), 4)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert found.any()
+
+
 def test_constant_input_leaves_everything_finite_and_bounded():
     X = np.tile([1.0, 2.0, 0.0], (20_000, 1))
     fit = fitted(X, np.ones((20_000, 1)), prior=1.0, forget=1e-5)
@@ -104,6 +161,17 @@ def test_sizes_are_mean_squares_and_a_zero_entry_is_not_blown_up():
     np.testing.assert_allclose(rms[0], np.sqrt(12.5), rtol=1e-6)
     np.testing.assert_allclose(grown[0], np.sqrt(12.5) / 3, rtol=1e-6)
     assert rms[1] >= 1e-4 * rms[0] * 0.99
+
+
+def test_a_value_too_large_to_square_changes_no_size_and_no_component():
+    sizes = regression.Sizes(jnp.array([4.0, 9.0]), jnp.array(3.0))
+    after, rms, _ = jax.jit(regression.sizes_step)(sizes, np.float32([1e30, 1.0]))
+    assert after.square[0] == 4
+    assert np.isfinite(rms).all()
+    spectrum = regression.spectrum_init(4, 2)
+    after, _ = jax.jit(regression.spectrum_step)(spectrum, np.full(4, 1e30, np.float32))
+    np.testing.assert_array_equal(after.V, spectrum.V)
+    assert after.size == 0
 
 
 def test_components_of_a_sinusoid_hold_all_of_its_window():

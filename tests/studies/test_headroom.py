@@ -99,10 +99,12 @@ def test_a_wrong_simulator_is_worse_only_where_the_exact_one_helps() -> None:
 # The best fixed M.
 
 
-@pytest.mark.parametrize("name", ["pendulum-slow-sine", "inverted-pendulum-force"])
+@pytest.mark.parametrize(
+    "name", ["pendulum-slow-sine", "inverted-pendulum-force", "linear-10x5-sine"]
+)
 def test_rows_of_states_are_worth_what_the_environment_says(name: str) -> None:
     case, steps, seeds = CASES[name], 120, np.array([3, 4])
-    model = load_model("shipped", case.env)
+    model = load_model(case.policy, case.env)
     with closing(World(case, steps)) as world:
         M = 0.3 * np.random.default_rng(0).normal(size=(2, world.d_u, world.d_w))
         found = world.play(np.stack([0 * M, M]), seeds).returns
@@ -328,7 +330,7 @@ def test_what_is_reported_served_for_nothing_else() -> None:
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"base", "best", "learned"}))
 def test_every_method_plays(name: str) -> None:
     method = METHODS[name]
-    for case in ("pendulum-slow-sine", "cartpole-force"):
+    for case in ("pendulum-slow-sine", "cartpole-force", "linear-10x5-sine"):
         if not method.suits(EVERY[case]):
             continue
         point = (method.points(EVERY[case]) or [{}])[0]

@@ -184,7 +184,7 @@ class Softmax:
     discrete = True
 
     def __init__(self, space: gym.spaces.Discrete, logits: Callable[[Any], np.ndarray]) -> None:
-        self.d_u, self._start, self._logits = int(space.n), int(space.start), logits
+        self.d_u, self._start, self.logits = int(space.n), int(space.start), logits
         self._dtype = space.dtype
 
     def __call__(
@@ -193,7 +193,7 @@ class Softmax:
         """See the class."""
         correction, draw = plan.correction, plan.draw
         index, lost = self._index(base)
-        logits = np.asarray(self._logits(x), dtype=np.float64)
+        logits = np.asarray(self.logits(x), dtype=np.float64)
         if logits.shape != (len(index), self.d_u):
             raise ValueError(
                 f"logits must have shape {(len(index), self.d_u)}, one for each action of each "

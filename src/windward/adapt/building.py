@@ -8,12 +8,14 @@ import numpy as np
 
 from windward import checks
 from windward.adapt.actuation import Actuation, Continuous, Softmax, refuse
+from windward.adapt.beside import Observing, Valued
 from windward.adapt.counterfactual import Counterfactual, Search
 from windward.adapt.engine import Engine
 from windward.adapt.finding import given_model
 from windward.adapt.guard import Guard
 from windward.adapt.module import Module
-from windward.adapt.sources import PD3, ObservedPD3, Source, Valued
+from windward.adapt.replayed import Boxed, Drawn, Replayed
+from windward.adapt.sources import PD3, ObservedPD3, Source
 from windward.bases.dynamics import LearnedSimulator, percent
 from windward.bases.policies import logits_of, predictor
 from windward.bases.sb3 import critic_of, library_of
@@ -26,9 +28,13 @@ IDLE = (
     "eta", "sigma", "M0", "baseline", "weight_decay", "projection", "every_episodes", "every_steps",
 )  # fmt: skip
 """options that mean nothing to replays"""
+AT_ONCE = ("eta", "sigma", "M0", "every_episodes")
+"""options of who knows how to learn: nothing waits for a wind that can be told from its past"""
 PAPER = "paper"
 EVERY_STEPS = 64
 """M moves with every so-many-th step if nothing is said (deviation 21): no call is due between"""
+MOST_STATES = 64
+"""numbers of an observation that `gradient="response"` takes at most: a step costs their square"""
 MARGIN = 1.0
 """how much better M must be in a learned simulator, in shares of the motion that it misses"""
 
@@ -46,8 +52,7 @@ def make_module(
 ) -> Module:
     """The module of a wrapper; `options` are those of `mf_gpc`, or of `dmf_gpc` for logits.
 
-    Options that are None are left to the recipe. `gradient="auto"` is "counterfactual" where it can
-    be, for one environment with a simulator at hand and the model, and the paper's elsewhere.
+    Options that are None are left to the recipe. `gradient="auto"` is what `_best` says.
     `guard=False` trusts what is learned; `preset="paper"` is the paper's update as printed, without
     a guard.
     """
@@ -65,10 +70,10 @@ def make_module(
         gradient, guarded = "reinforce", False
         if actuation.discrete:
             options["preset"] = PAPER
-    why_not = _why_no_replays(source, actuation, rows, model)
+    why_not, begins = _why_no_replays(source, rows, model), set(AT_ONCE) & set(options)
     if gradient == "auto":
-        given = set(IDLE) & set(options)
-        gradient = "reinforce" if why_not or given else COUNTERFACTUAL
+        gradient, more = _best(source, actuation, rows, model, set(IDLE) & set(options), why_not)
+        options |= more
     teacher = None
     if gradient == COUNTERFACTUAL:
         if why_not:
@@ -77,26 +82,58 @@ def make_module(
         if idle:
             raise ValueError(f"{', '.join(idle)} mean nothing to gradient {COUNTERFACTUAL!r}")
         # Replays need no exploration, and M is theirs: nothing else may move it.
-        options |= {"eta": 0.0, "sigma": 0.0, "projection": None, "every_steps": EVERY_STEPS}
-        teacher = _teacher(source, predictor(model, spaces[1]), spaces[1], options, seed, search)
+        options |= {"eta": 0.0, "projection": None}
+        if not actuation.discrete:  # else the agent itself draws
+            options |= {"sigma": 0.0, "every_steps": EVERY_STEPS}
+        policy = _replayed(actuation, model, spaces[1])
+        teacher = _teacher(source, policy, options, seed, search)
     elif search is not None:
         raise ValueError(f"search= is for gradient={COUNTERFACTUAL!r}; got gradient={gradient!r}")
-    elif gradient == "response":
-        raise ValueError(
-            "gradient 'response' looks at states, and works in windward.linear.simulate alone; in "
-            "a wrapper there are reinforce, residual, advantage, quadratic and counterfactual"
-        )
     elif gradient != "reinforce":
         options["gradient"] = gradient
         if gradient == "advantage":
             source = _with_values(source, actuation, model)
+        elif gradient == "response":
+            source, options["d_x"] = _with_states(source, actuation, spaces[0])
     elif preset is None and not actuation.discrete and "every_episodes" not in options:
         options.setdefault("every_steps", EVERY_STEPS)
+    if not actuation.discrete:
+        options.setdefault("fit_every", "auto")
     algorithm = _algorithm(actuation, source, options)
     engine = Engine(algorithm, rows, shared, seed)
+    guard = None
     # With a simulator replays judge M; returns of several rows at once are not told apart.
-    guard = Guard() if guarded and teacher is None and rows == 1 else None
+    if guarded and teacher is None and rows == 1:
+        # PD1 is made of the noise that would not be there.
+        waits = not begins and not source.signal.uses_score
+        guard = Guard((algorithm.h, algorithm.d_w) if waits else None)
     return Module(engine, source, actuation, timely, gradient, teacher, guard)
+
+
+def _best(
+    source: Source,
+    actuation: Actuation,
+    rows: int,
+    model: Any,
+    given: set[str],
+    why_no_replays: str,
+) -> tuple[str, dict[str, Any]]:
+    """What "auto" takes, and options beside it: the best of what can be had, by measurement.
+
+    Who gives options of the paper's update gets it, and so do discrete actions and vector forms,
+    which have no guard.
+    """
+    if given:
+        return "reinforce", {}
+    if not why_no_replays:
+        return COUNTERFACTUAL, {}
+    if actuation.discrete or rows > 1:
+        return "reinforce", {}
+    try:
+        _with_values(source, actuation, model)
+    except ValueError:
+        return "reinforce", {"baseline": "regression"}
+    return "advantage", {"baseline": "regression", "lam": 0.9}
 
 
 def _with_values(source: Source, actuation: Actuation, model: Any) -> Source:
@@ -109,16 +146,37 @@ def _with_values(source: Source, actuation: Actuation, model: Any) -> Source:
         raise ValueError(f"gradient 'advantage' cannot be had: {error}") from error
 
 
+def _with_states(source: Source, actuation: Actuation, space: gym.Space) -> tuple[Source, int]:
+    """The source with observations beside it, and how many numbers they have."""
+    if actuation.discrete:
+        raise ValueError("gradient 'response' is for continuous actions; use 'reinforce'")
+    size = int(np.prod(space.shape or ()))
+    if size > MOST_STATES:
+        raise ValueError(
+            f"gradient 'response' fits a model of what is observed, and {size} numbers are too "
+            f"many for it ({MOST_STATES} at most): use 'quadratic', or show less by a "
+            "gymnasium.ObservationWrapper inside"
+        )
+    return Observing(source), size
+
+
+def _replayed(actuation: Actuation, model: Any, space: gym.Space) -> Replayed:
+    """The base policy as replays need it: its noise-free action, or its logits."""
+    if isinstance(actuation, Softmax):
+        assert isinstance(space, gym.spaces.Discrete)
+        return Drawn(space, actuation.logits)
+    assert isinstance(space, gym.spaces.Box)
+    return Boxed(space, predictor(model, space))
+
+
 def _teacher(
     source: Source,
-    policy: Callable[[Any], np.ndarray],
-    space: gym.Space,
+    policy: Replayed,
     options: dict[str, Any],
     seed: int,
     search: Search | None,
 ) -> Counterfactual:
     """Replays with the simulator of PD3; more careful ones, or none, with one that was learned."""
-    assert isinstance(space, gym.spaces.Box)
     simulator, refusal = _simulator_of(source), ""
     assert simulator is not None
     if isinstance(simulator, LearnedSimulator):
@@ -127,7 +185,7 @@ def _teacher(
             refusal = f"no replays: the learned simulator misses {percent(missed)} of the motion"
         search = search or Search(margin=max(Search.margin, MARGIN * missed))
     h = options.get("h", 5)
-    return Counterfactual(simulator, policy, space, h, seed, search, refusal)
+    return Counterfactual(simulator, policy, h, seed, search, refusal)
 
 
 def _simulator_of(source: Source) -> Simulator | LearnedSimulator | None:
@@ -139,13 +197,11 @@ def _simulator_of(source: Source) -> Simulator | LearnedSimulator | None:
     return None
 
 
-def _why_no_replays(source: Source, actuation: Actuation, rows: int, model: Any) -> str:
+def _why_no_replays(source: Source, rows: int, model: Any) -> str:
     """What is missing for counterfactual replays; nothing if they can be had."""
     simulator = _simulator_of(source)
     if simulator is None:
         return "it needs signal='pd3' with a simulator of the environment as it runs"
-    if actuation.discrete:
-        return "actions are discrete"
     if rows > 1:
         return "it is for one environment at a time"
     if model is None:

@@ -8,24 +8,23 @@ takes M's place. So a candidate is not judged by the replays that chose it, and 
 always among them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from windward import checks
 from windward.adapt import cma
 from windward.adapt.replay import Record, Start, replay
+from windward.adapt.replayed import Replayed
 from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
 
 @dataclass(frozen=True)
 class Search:
-    """How to look for a better M; sizes are of corrections in [-1, 1] for ŵ of size 1."""
+    """How to look for a better M; sizes are of corrections, [-1, 1] or logits, for ŵ of size 1."""
 
     every: int = 50
     """steps between updates, as long as they find something"""
@@ -73,8 +72,7 @@ class Counterfactual:
     def __init__(
         self,
         simulator: Simulator | LearnedSimulator,
-        policy: Callable[[Any], np.ndarray],
-        space: gym.spaces.Box,
+        policy: Replayed,
         h: int,
         seed: int,
         search: Search | None = None,
@@ -85,8 +83,7 @@ class Counterfactual:
         self.simulator, self.policy, self.search = simulator, policy, search or Search()
         self.refusal = refusal
         """why nothing is replayed, if nothing is"""
-        self._bounds = (space.low.astype(np.float64), space.high.astype(np.float64))
-        self._shape = (h, int(np.prod(space.shape)), simulator.d_x)
+        self._shape = (h, policy.d_u, simulator.d_x)
         self._seed = seed
         self.reset()
 
@@ -158,20 +155,26 @@ class Counterfactual:
         self._this_episode += 0 if ended else due
         return any(found)
 
+    def _starts(self, count: int) -> list[Start]:
+        """Where replays begin, each with a wind and a luck of its own."""
+        return self.record.starts(count, self._horizon, self._rng, self.policy.luck)
+
     def _replay(self, candidates: np.ndarray, starts: list[Start]) -> tuple[np.ndarray, np.ndarray]:
         """Costs of candidates from starts, and which stood: (starts, candidates)."""
         scaled, gamma = candidates * self.record.per_size, self.search.gamma
-        return replay(self.simulator, self.policy, self._bounds, starts, scaled, gamma)
+        return replay(self.simulator, self.policy, starts, scaled, gamma)
 
     def update(self) -> bool:
         """Looks for a better M; whether there was one."""
         if not self.record.per_size.any():
-            return False  # nothing has pushed yet
+            return self._calm()
         M = self.M
+        if not M.any() and not self.record.tells:
+            return False  # noise: what M answers to it comes too late
         self._renew()
         if not len(self._basis):
             return False  # no window has been pushed yet
-        starts = self.record.starts(self.search.starts, self._horizon, self._rng)
+        starts = self._starts(self.search.starts)
         if M.any():
             now, stood = self._replay(M[None], starts)
             if stood.all() and not np.ptp(now):
@@ -184,6 +187,14 @@ class Counterfactual:
             best = np.stack([points[costs.argmin()], self._state.mean])
             candidates.extend(self._maps(best))
         return self._judge(np.stack(candidates))
+
+    def _calm(self) -> bool:
+        """Nothing has pushed yet, or no more: what M makes of a simulator's own error is noise."""
+        if not self.M.any():
+            return False
+        self.say("stepped back to the base policy: nothing pushes any more")
+        self.M = np.zeros(self._shape)
+        return True
 
     def _generation(self, candidates: np.ndarray, starts: list[Start]) -> np.ndarray | None:
         """Mean costs of a generation; None where nothing makes a difference, as where all stand.
@@ -224,7 +235,7 @@ class Counterfactual:
 
     def _judge(self, candidates: np.ndarray) -> bool:
         """Puts the best candidate that beats the base policy beyond doubt in M's place."""
-        starts = self.record.starts(self.search.judges, self._horizon, self._rng)
+        starts = self._starts(self.search.judges)
         costs, _ = self._replay(candidates, starts)
         chosen = choose(costs, self.search.margin, self.search.spread)
         if not self.M.any() and chosen in (BASE, HALF):  # which are M
@@ -234,15 +245,16 @@ class Counterfactual:
         size = max(float(np.abs(costs[:, BASE]).mean()), 1e-12)
         percent = 100 * float((costs[:, 0] - costs[:, chosen]).mean()) / size
         if chosen == BASE:
-            self._say(f"stepped back to the base policy: replay was {percent:.0f} % worse with M")
+            self.say(f"stepped back to the base policy: replay was {percent:.0f} % worse with M")
         elif chosen == HALF:
-            self._say(f"halved M: replay was {percent:.0f} % worse with all of it")
+            self.say(f"halved M: replay was {percent:.0f} % worse with all of it")
         elif not self.M.any():
-            self._say(f"began to correct: replay was {percent:.0f} % better than the base policy")
+            self.say(f"began to correct: replay was {percent:.0f} % better than the base policy")
         self.M = candidates[chosen]
         return True
 
-    def _say(self, what: str) -> None:
+    def say(self, what: str) -> None:
+        """One more sentence of what was decided, or found."""
         self.decisions.append(f"after episode {self.episode}, step {self.record.steps}: {what}")
 
     def arrays(self) -> dict[str, np.ndarray]:

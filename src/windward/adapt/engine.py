@@ -48,7 +48,9 @@ class Engine:
         self._program = program(
             self._functions,
             held,
-            Shape(rows, shared, algorithm.d_u, algorithm.d_w, algorithm.h, self._most),
+            Shape(
+                rows, shared, algorithm.d_u, algorithm.d_w, algorithm.h, self._most, algorithm.d_x
+            ),
             tuple((name, np.shape(value)) for name, value in algorithm.hyper.items()),
             dtype,
         )

@@ -10,7 +10,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from windward import checks
+from windward.adapt.predictable import Predictable
 
 FIRST = 4
 """adapted episodes before the first of the base policy"""
@@ -27,9 +30,13 @@ LONGEST = 64
 
 
 class Guard:
-    """Decides from returns whether the next episode is adapted or left to the base policy."""
+    """Decides from returns whether the next episode is adapted or left to the base policy.
 
-    def __init__(self) -> None:
+    With a size of windows, (h, d_w), nothing is adapted before ŵ can be told from its past.
+    """
+
+    def __init__(self, window: tuple[int, int] | None = None) -> None:
+        self._window = window
         self.reset()
 
     def reset(self) -> None:
@@ -43,9 +50,24 @@ class Guard:
         self.episode = 0
         self.decisions: list[str] = []
         """what was decided, in sentences"""
+        self.waiting = self._window is not None
+        """whether nothing is adapted yet, as nothing in ŵ can be told from its past"""
+        self._past = Predictable(*(self._window or (1, 1)))
         self._total = 0.0
         self._until_base, self._gap = FIRST, 2
         self._rest, self._next_rest = 0, REST
+
+    def feel(self, w_hat: np.ndarray | None) -> None:
+        """ŵ of one step while waiting; None where nothing is known of it."""
+        if w_hat is None:
+            self._past.cut()
+            return
+        self._past.see(w_hat)
+        told = self._past.told
+        if told:
+            self.waiting = False
+            self._total = math.nan  # part of this episode was the base policy's
+            self.say(f"began to adapt: the past tells {100 * told:.0f} % of the disturbance")
 
     def step(self, reward: float) -> None:
         """One step's reward."""
@@ -54,16 +76,20 @@ class Guard:
     def left(self) -> None:
         """An episode was left before its end: its return tells nothing."""
         self._total = 0.0
+        self._past.cut()
 
     def end(self) -> bool:
         """An episode is over; whether M is to be forgotten."""
         total, self._total = self._total, 0.0
         self.episode += 1
+        self._past.cut()
         if not math.isfinite(total):
             return False  # it had a fault, and tells nothing
-        kept = self.base if self.resting else self.adapted
+        kept = self.base if self.resting or self.waiting else self.adapted
         kept.append(total)
         del kept[:-KEPT]
+        if self.waiting:
+            return False
         return self._after_base() if self.resting else self._after_adapted()
 
     def _after_base(self) -> bool:
@@ -71,9 +97,9 @@ class Guard:
             self._rest -= 1
             if not self._wind_changed():
                 return False
-            self._say("began again: the base policy's returns have changed")
+            self.say("began again: the base policy's returns have changed")
         elif self._rest == 1:
-            self._say("began again")
+            self.say("began again")
         self._rest, self.resting = 0, False
         return self._judge()
 
@@ -91,7 +117,7 @@ class Guard:
         if not loss > DOUBT * math.sqrt(_error2(self.base) + _error2(self.adapted)):
             return False
         percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
-        self._say(
+        self.say(
             f"stepped back: {len(self.adapted)} adapted episodes were {percent:.0f} % worse than "
             f"{len(self.base)} of the base policy, which acts for the next {self._next_rest}"
         )
@@ -106,13 +132,15 @@ class Guard:
             return False
         return abs(_mean(old) - _mean(new)) > 2 * DOUBT * math.sqrt(_error2(old) + _error2(new))
 
-    def _say(self, what: str) -> None:
+    def say(self, what: str) -> None:
+        """One more sentence of what was decided, or found."""
         self.decisions.append(f"after episode {self.episode}: {what}")
 
     def memory(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
         lists = {name: list(getattr(self, name)) for name in LISTS}
-        return lists | {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "_total")}
+        rest = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "_total")}
+        return lists | rest | {"past": self._past.memory()}
 
     def restore(self, memory: Any) -> None:
         """Goes on from what `memory` gave; what does not fit changes nothing."""
@@ -123,15 +151,18 @@ class Guard:
             found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
             found |= {name: bool(memory[name]) for name in FLAGS}
             found["_total"] = float(memory["_total"])
+            past = Predictable(*(self._window or (1, 1)))
+            past.restore(memory["past"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is no memory of a guard: {error!r}") from error
+        self._past = past
         for name, value in found.items():
             setattr(self, name, value)
 
 
 LISTS = ("adapted", "base", "decisions")
 COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest")
-FLAGS = ("resting",)
+FLAGS = ("resting", "waiting")
 
 
 def _mean(returns: Sequence[float]) -> float:

@@ -17,6 +17,7 @@ from windward.adapt.guard import Guard
 from windward.adapt.reports import Pending, Report
 from windward.adapt.sources import Aux, Happened, Source
 from windward.adapt.table import Step
+from windward.adapt.telling import Telling
 from windward.core import signals
 
 
@@ -50,6 +51,9 @@ class Module:
         self._source_at_first = source.memory()
         self._pending: Pending | None = None
         self._forget()
+        self.telling = Telling(self.judge)
+        if not self.explores:
+            engine.quieten()
 
     def _forget(self) -> None:
         self.faults = Faults()
@@ -70,8 +74,14 @@ class Module:
         if self.guard is not None:
             self.guard.reset()
         self._forget()
+        self.telling.begin(0)
         if not self.explores:
             self.engine.quieten()
+
+    @property
+    def judge(self) -> Counterfactual | Guard | None:
+        """Who decides about M: replays, or the guard by returns."""
+        return self.teacher or self.guard
 
     @property
     def resting(self) -> bool:
@@ -79,9 +89,15 @@ class Module:
         return self.guard is not None and self.guard.resting and not self.frozen
 
     @property
+    def waiting(self) -> bool:
+        """Whether the guard has seen nothing in ŵ yet that M could act on."""
+        return self.guard is not None and self.guard.waiting and not self.frozen
+
+    @property
     def explores(self) -> bool:
-        """Whether noise is drawn: not when frozen, unless the signal lives on it."""
-        return not self.frozen or self.source.signal.uses_score or self.actuation.discrete
+        """Whether noise is drawn: not when frozen or waiting, unless the signal lives on it."""
+        still = self.frozen or self.waiting
+        return not still or self.source.signal.uses_score or self.actuation.discrete
 
     def freeze(self) -> None:
         """M stays and noise ends; ŵ goes on. PD1 keeps its noise."""
@@ -117,7 +133,8 @@ class Module:
         # Its cost is unknown, so the step itself is refused and only the end counts.
         unknown = np.where(rows, np.nan, 0.0)
         step = Step(unknown, self.engine.blank(), self._none, rows, rows)
-        self.engine.observe(step, not (self.frozen or self.resting), self._quiet_unit())
+        learn = not (self.frozen or self.resting or self.waiting)
+        self.engine.observe(step, learn, self._quiet_unit())
         self.mid_episode = self.mid_episode & ~rows
 
     def look(self, x: np.ndarray, rows: np.ndarray | None = None) -> None:
@@ -186,7 +203,7 @@ class Module:
         pending, self._pending = self._pending, None
         made, alone = pending.made, pending.alone
         rests = self.resting
-        learn = reward is not None and not self.frozen and not rests
+        learn = reward is not None and not (self.frozen or rests or self.waiting)
         reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
         u = np.array(made.action) if made.odd else made.action  # a copy where it may be the agent's
         flagless = terminated is None and truncated is None
@@ -219,12 +236,14 @@ class Module:
             self.mid_episode = self._all
         if not calm or fault is not self._none:
             self._settle(fault, usable, valid, alone, reward)
+        if self.guard is not None and self.waiting:
+            self.guard.feel(seen.w_hat[0] if fault is self._none else None)
         if self.teacher is not None and learn:
             self._teach(seen.w_hat[0], fault is self._none, bool(terminated[0]))
         report = self._report(pending, seen.w_hat, u, fault)
         if self.guard is not None and not self.frozen:
             self._judge(self.guard, reward)
-        return report
+        return self._told(report)
 
     def _rested(
         self,
@@ -248,7 +267,12 @@ class Module:
         w_hat = np.zeros((self.rows, self.engine.algorithm.d_w))
         report = self._report(pending, w_hat, u, fault)
         self._judge(self.guard, reward)
-        return report
+        return self._told(report)
+
+    def _told(self, report: Report) -> Report:
+        """The report, with whether something was decided."""
+        news = self.telling.step(self.clipped, bool(self.ended[0]))
+        return report._replace(decided=self._all) if news else report
 
     def _report(
         self, pending: Pending, w_hat: np.ndarray, u: np.ndarray, fault: np.ndarray
@@ -256,7 +280,7 @@ class Module:
         executed = pending.executed
         return Report(
             w_hat, executed(pending.correction), executed(pending.noise), u, pending.made.clipped,
-            fault, self._all if self.resting else self._none,
+            fault, self._all if self.resting or self.waiting else self._none, self._none,
         )  # fmt: skip
 
     def _judge(self, guard: Guard, reward: np.ndarray) -> None:

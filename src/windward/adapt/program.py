@@ -22,6 +22,7 @@ from windward.types import Plan, State, Transition
 HEAD = 5  # columns before the aux values: c, terminated, truncated, valid, learn; then discrete u
 SCALARS = (signals.V_NOW, signals.V_NEXT, signals.Q_NOW)  # aux of one number for each row
 VECTORS = (signals.W, signals.C_VEC, signals.V_VEC_NEXT, signals.Q_VEC)  # aux of d_w numbers
+STATES = (signals.X_NOW, signals.X_NEXT)  # aux of d_x numbers
 
 
 class Shape(NamedTuple):
@@ -33,6 +34,7 @@ class Shape(NamedTuple):
     d_w: int
     h: int
     steps: int  # that the host plans itself and hands over at once; 1 for none
+    d_x: int = 0  # of states, where they are looked at
 
 
 class Program(NamedTuple):
@@ -55,7 +57,7 @@ def _told(shape: Shape) -> dict[str, int]:
     These are: correction and noise added up, whether rows were accepted, correction, noise, ŵ; and
     for a host that plans: M, past ŵ, σ, and the steps summed up since the last update.
     """
-    rows, _, d_u, d_w, h, steps = shape
+    rows, _, d_u, d_w, h, steps, _ = shape
     sizes = {
         "added": rows * d_u,
         "accepted": rows,
@@ -83,11 +85,12 @@ def program(
     dtype: Any,
 ) -> Program:
     """The compiled steps for a shape; equal recipes share them."""
-    rows, shared, d_u, d_w, _, steps = shape
+    rows, shared, d_u, d_w, _, steps, d_x = shape
     key = jax.random.key(0)
     unit_shape = jax.eval_shape(lambda: functions.unit(key, 1)).shape[1:]
     unit_size = int(np.prod(unit_shape))
     sizes = {signals.LOGITS: d_u, **dict.fromkeys(SCALARS, 1), **dict.fromkeys(VECTORS, d_w)}
+    sizes |= dict.fromkeys(STATES, d_x)
     discrete = signals.LOGITS in functions.needs
     ends = list(accumulate((sizes[name] for name in functions.needs), initial=HEAD + discrete))
     columns = tuple(zip(functions.needs, map(slice, ends, ends[1:]), strict=True))

@@ -7,10 +7,12 @@ gone on yet, ŵ is forecast from its own last h values by least squares on the r
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from windward.adapt.predictable import Predictable
+from windward.adapt.replayed import Luck, Replayed, nothing
 from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
@@ -19,6 +21,7 @@ PIECE = 200  # steps
 LEAST = 1e-4  # of the sum of the components' squares: what is smaller is noise
 BEGINNINGS = 0.05  # what windows of an episode's first steps weigh beside all others
 FORECAST_BOUND = 4.0  # in sizes of ŵ
+ENOUGH = 200  # predictions of ŵ from its past, after which it is known whether they tell anything
 
 Pushes = Callable[[np.ndarray], np.ndarray]
 
@@ -37,6 +40,7 @@ class Start(NamedTuple):
     x: np.ndarray
     window: np.ndarray
     wind: np.ndarray  # (horizon, d_w)
+    luck: np.ndarray  # (horizon, k) what the base policy draws; k = 0 if it draws nothing
 
 
 class Record:
@@ -146,6 +150,16 @@ class Record:
         usual = self.h * np.count_nonzero(self.per_size)
         return np.asarray(rows.T @ rows * (usual / total if total else 0.0))
 
+    @property
+    def tells(self) -> bool:
+        """Whether the past tells ŵ; taken for granted while little is known of it."""
+        past = Predictable(self.h, self.d_w)
+        for piece in self.pieces:
+            past.cut()
+            for visit in piece:
+                past.see(visit.w_hat)
+        return past.predicted < ENOUGH or past.told > 0
+
     def forecast(self) -> Callable[[np.ndarray], np.ndarray]:
         """ŵ_t from its window, rows: ridge regression over the record, in sizes of ŵ."""
         scale = self.per_size
@@ -164,8 +178,10 @@ class Record:
 
         return ahead
 
-    def starts(self, count: int, horizon: int, rng: np.random.Generator) -> list[Start]:
-        """Recorded steps to begin from, and the wind from there on.
+    def starts(
+        self, count: int, horizon: int, rng: np.random.Generator, luck: Luck = nothing
+    ) -> list[Start]:
+        """Recorded steps to begin from, the wind from there on, and the base policy's draws.
 
         Of four replays three start where an episode did, two of these in the wind of some other
         moment: the next episode may begin at any, and moments are spread over the record, so that
@@ -192,7 +208,10 @@ class Record:
             places.append((piece, step))
             visits.append(begun[0] if i % 4 != 3 else piece[step])
         winds = self.winds(places, horizon)
-        return [Start(at.x, at.window, wind) for at, wind in zip(visits, winds, strict=True)]
+        return [
+            Start(at.x, at.window, wind, luck(rng, horizon))
+            for at, wind in zip(visits, winds, strict=True)
+        ]
 
     def winds(self, moments: list[tuple[list[Visit], int]], horizon: int) -> np.ndarray:
         """ŵ from steps of pieces on, (n, horizon, d_w): as recorded, and forecast from there on."""
@@ -217,29 +236,27 @@ def begins(piece: list[Visit]) -> bool:
 
 def replay(
     simulator: Simulator | LearnedSimulator,
-    policy: Callable[[Any], np.ndarray],
-    bounds: tuple[np.ndarray, np.ndarray],
+    policy: Replayed,
     starts: list[Start],
     candidates: np.ndarray,
     gamma: float,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Discounted costs of candidates for M, and which stood to the last step: (starts, candidates).
 
-    Corrections are in [-1, 1] units. Every candidate meets the same wind from the same states. An
-    episode that ends pays no more.
+    Every candidate meets the same wind from the same states, with the same luck of the base policy.
+    An episode that ends pays no more.
     """
-    low, high = bounds
-    half, shape = (high - low) / 2, (len(starts), len(candidates))
+    shape = (len(starts), len(candidates))
     rows = np.repeat(np.arange(shape[0]), shape[1])
     x = np.array([start.x for start in starts])[rows]
     window = np.array([start.window for start in starts])[rows]
     wind = np.array([start.wind for start in starts])[rows]
+    luck = np.array([start.luck for start in starts])[rows]
     M = np.tile(candidates, (shape[0], 1, 1, 1))
     cost, index, weight = np.zeros(len(rows)), np.arange(len(rows)), 1.0
     for t in range(wind.shape[1]):
-        base = policy(simulator.observation(x))
-        correction = np.einsum("nhud,nhd->nu", M, window).reshape(base.shape)
-        u = np.clip(base + half * correction, low, high).astype(base.dtype)
+        correction = np.einsum("nhud,nhd->nu", M, window)
+        u = policy(simulator.observation(x), correction, luck[:, t])
         x_next, c, _ = simulator.step(x, u)
         cost[index] += weight * c  # NaN where the physics broke down
         x = x_next + wind[:, t]
@@ -249,8 +266,8 @@ def replay(
         # As in the world, it is the pushed state that ends an episode.
         alive = whole & ~simulator.terminated(np.where(whole[:, None], x, 0.0), u)
         if not alive.all():
-            parts = (x, window, wind, M, index)
-            x, window, wind, M, index = (part[alive] for part in parts)
+            parts = (x, window, wind, luck, M, index)
+            x, window, wind, luck, M, index = (part[alive] for part in parts)
             if not len(index):
                 break
     broken = ~np.isfinite(cost)

@@ -87,6 +87,7 @@ def restore(
     module.faults.clear()
     module.faults.update(header["faults"])
     module.x = x
+    module.telling.begin(module.clipped)
 
 
 def _restore_parts(

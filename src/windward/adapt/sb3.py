@@ -44,14 +44,14 @@ class RobustVecEnv(Shell, VecEnvWrapper):
 
     Arguments are those of `RobustVectorWrapper`: with `shared=True` all rows learn one M, with
     `shared=False` each has its own. `infos[i]["windward"]` has w_hat, correction, noise, action (as
-    executed), clipped and fault of row i. PD3 by name needs the environments within reach, a
-    `DummyVecEnv`. Put it inside VecNormalize; VecMonitor may be on either side.
+    executed), clipped, decided, fault and resting of row i. PD3 by name needs the environments
+    within reach, a `DummyVecEnv`. Put it inside VecNormalize; VecMonitor may be on either side.
 
     >>> venv = RobustVecEnv(DummyVecEnv([lambda: gym.make("Pendulum-v1")] * 2), "pd3")
     >>> _ = venv.reset()
     >>> _, _, _, infos = venv.step(np.zeros((2, 1), np.float32))
     >>> sorted(infos[1]["windward"])
-    ['action', 'clipped', 'correction', 'fault', 'noise', 'resting', 'w_hat']
+    ['action', 'clipped', 'correction', 'decided', 'fault', 'noise', 'resting', 'w_hat']
     """
 
     def __init__(

@@ -43,7 +43,7 @@ class Shell:
     @property
     def decisions(self) -> list[str]:
         """What was decided about M, in sentences: by replays, or by the guard from returns."""
-        judge = self._module.teacher or self._module.guard
+        judge = self._module.judge
         return [] if judge is None else list(judge.decisions)
 
     @property

@@ -141,39 +141,6 @@ def scalar_of(values: Any) -> Critic:
     return found
 
 
-class Valued:
-    """A source of ŵ with V(x_t) and V(x_{t+1}) of the base policy beside it, for advantages."""
-
-    def __init__(self, source: Source, values: Any) -> None:
-        self.source, self.critic = source, scalar_of(values)
-        self.name, self.d_w, self.signal = source.name, source.d_w, source.signal
-        self.needs_steps, self.sees_reward = source.needs_steps, source.sees_reward
-        self.gamma = float(self.critic.gamma)
-        if source.name in ("pd1", "pd2") and source.gamma != self.gamma:
-            raise ValueError(
-                f"the values behind {source.name} have a discount of {source.gamma}, and those of "
-                f"the advantages {self.gamma}: give values of the same"
-            )
-
-    def before(self, u: np.ndarray) -> None:
-        """As the source does."""
-        self.source.before(u)
-
-    def after(self, step: Happened) -> Aux:
-        """What the source gives, and values of costs."""
-        both = np.concatenate([step.x, step.x_next])
-        now, ahead = np.split(-np.asarray(self.critic.V(both), dtype=float), 2)
-        return {**self.source.after(step), signals.V_NOW: now, signals.V_NEXT: ahead}
-
-    def memory(self) -> Any:
-        """As the source does."""
-        return self.source.memory()
-
-    def remember(self, memory: Any) -> None:
-        """As the source does."""
-        self.source.remember(memory)
-
-
 class PD2(_Plain):
     """ŵ_t = c(x_t) + γV(x_{t+1}) - Q(x_t, u_t) for vector costs c(x) = φ(x) (`eqn:pd2`).
 

@@ -18,9 +18,11 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
 
     The action given to `step` is the base action, of any agent. The wrapper adds the correction and
     exploration noise, clips to the space, executes, computes the pseudo-disturbance ŵ_t and updates
-    M by MF-GPC, or DMF-GPC for discrete actions. Put it outside whatever disturbs the environment.
-    `info["windward"]` has w_hat, correction, noise (both in actions scaled to [-1, 1]), action (as
-    executed), clipped, fault, and resting (the guard left this episode to the base policy).
+    M by replays, MF-GPC, or DMF-GPC for discrete actions, whose logits are corrected. Put it
+    outside whatever disturbs the environment. `info["windward"]` has w_hat, correction, noise (both
+    in actions scaled to [-1, 1]), action (as executed), clipped, fault, resting (the guard left
+    this episode to the base policy) and decided (with this step something was decided about M, or
+    found; the last of `decisions` says what).
 
     Args:
       env: an environment with bounded Box or Discrete actions and Box observations.
@@ -31,25 +33,27 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
       simulator: for "pd3": options of `windward.envs.simulator`, one noise-free step if None; or
         what `windward.fit_simulator` gives.
       h: memory. seed: of the noise, and of replays.
-      gradient: how M is learned. "reinforce" is the paper's; "residual", "quadratic" and, with V of
-        the model, "advantage" are those of `mf_gpc`. "counterfactual" replays the recorded ŵ in the
-        simulator under other M, without exploration, and needs "pd3" and the model. "auto" is that
-        where it can be had and eta, sigma and M0 are left alone, else the paper's; `.gradient` says
-        which.
+      gradient: how M is learned. "reinforce" is the paper's; "residual", "quadratic", "response"
+        and, with V of the model, "advantage" are those of `mf_gpc`. States of "response" are what
+        is observed, 64 numbers at most, also where ŵ has other coordinates. "counterfactual"
+        replays the recorded ŵ in the simulator under other M, without exploration, and needs "pd3"
+        and the model, or the logits for discrete actions. "auto" is that where it can be had and
+        eta, sigma and M0 are left alone, else the paper's; `.gradient` says which.
       sigma: standard deviation of the noise, in actions scaled to [-1, 1]. eta: learning rate.
       guard: whether adaptation is judged, and steps back where it does harm: by replays for
         "counterfactual"; else by returns, for which some episodes are left to the base policy.
       options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes, projection,
         M0 ...; for continuous actions every_steps, for "reinforce" 64 if nothing is said: M moves
-        with every 64th step, and gradients are summed until then. For "counterfactual" also
-        search=Search(...). preset="paper" is the paper's update as printed, without a guard.
+        with every 64th step, and gradients are summed until then; and fit_every, "auto" here. For
+        "counterfactual" also search=Search(...). preset="paper" is the paper's update as printed,
+        without a guard.
 
     Bad input never reaches the actuator: see `faults`.
 
     >>> env = RobustWrapper(gym.make("Pendulum-v1"), signal="pd3")
     >>> _ = env.reset(seed=0)
     >>> sorted(env.step(env.action_space.sample())[4]["windward"])
-    ['action', 'clipped', 'correction', 'fault', 'noise', 'resting', 'w_hat']
+    ['action', 'clipped', 'correction', 'decided', 'fault', 'noise', 'resting', 'w_hat']
     """
 
     def __init__(
@@ -86,7 +90,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         self._module = make_module(
             spaces, source, logits, 1, True, seed,
             {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, "guard": guard, **options},
-            model=model,
+            model=logits if model is None else model,
         )  # fmt: skip
         self._shape = env.action_space.shape
         self._ndim = 1 + len(env.observation_space.shape or ())

@@ -68,6 +68,10 @@ class _Given:
         return self._q
 
 
+PAPERS: dict[str, Any] = {"gradient": "reinforce", "guard": False}
+"""the paper's update; a guard would leave steps to the base policy, which count as quick ones"""
+
+
 class _One:
     """Steps of one environment under the policy that comes with the package."""
 
@@ -135,10 +139,10 @@ def run(settings: BenchOverhead) -> dict[str, Any]:
     """All ratios, measured in turns; each the median of the repeats, with their range."""
     d_w = int(np.prod(gym.make(ENV).observation_space.shape or ()))
     contenders: dict[str, Callable[[], tuple[float, float]]] = {
-        # Without a guard: steps that it leaves to the base policy would count as quick ones.
-        "pd2_given": _One(signal=PD2(_Given(d_w)), guard=False).step,
-        "pd2_networks": _One(signal="pd2", model=load(ENV), guard=False).step,
-        "pd3": _One(signal="pd3", guard=False).step,
+        "pd2_given": _One(signal=PD2(_Given(d_w)), **PAPERS).step,
+        "pd2_networks": _One(signal="pd2", model=load(ENV), **PAPERS).step,
+        "pd3": _One(signal="pd3", **PAPERS).step,
+        "regression": _One(signal=PD2(_Given(d_w)), guard=False).step,
         "vector16": _Many(ROWS, signal=PD2(_Given(d_w, ROWS))).step,
     }
     added: dict[str, list[float]] = {name: [] for name in contenders}
@@ -159,6 +163,7 @@ def run(settings: BenchOverhead) -> dict[str, Any]:
         "overhead_over_env_step": ratios["pd2_given"],
         "pd2_networks_over_env_step": ratios["pd2_networks"],
         "pd3_over_env_step": ratios["pd3"],
+        "regression_over_env_step": ratios["regression"],
         "vector16_over_one": vector_over_one,
     }
     return {
@@ -168,8 +173,9 @@ def run(settings: BenchOverhead) -> dict[str, Any]:
         "what": f"time that RobustWrapper adds to a step of {ENV} (act, observe, adapt, info) over "
         f"the time of the step itself, both the median over spans of {SPAN} steps of their mean: "
         "with PD2's values given, with those of the shipped networks, with PD3 and one noise-free "
-        "prediction; and 16 vector environments with values given over one; latency is of single "
-        "steps",
+        "prediction, all by the paper's update; with values given and what 'auto' takes without a "
+        "model, a regression of the cost; and 16 vector environments with values given over one; "
+        "latency is of single steps",
         "cores": os.cpu_count(),
         "settings": {"steps": settings.steps, "repeats": settings.repeats},
         "versions": versions(),

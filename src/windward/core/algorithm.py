@@ -33,6 +33,7 @@ class Algorithm(NamedTuple):
     made with; those named in ``grid`` may be arrays, one program then serves a whole grid.
     ``clock`` says when M is updated: every so many steps, or episodes where that is not None.
     ``held``, a `core.held.Held`, is there where M stays for some steps and a host can plan them.
+    ``d_x`` is the size of the states that it looks at, 0 if it looks at none.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Algorithm(NamedTuple):
     grid: tuple[str, ...]
     clock: tuple[int, int | str | None] = (1, None)
     held: Any = None
+    d_x: int = 0
 
 
 # Numbers of hyper that recipes take as arrays too, for a grid of programs.

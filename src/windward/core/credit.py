@@ -141,7 +141,7 @@ class Regressed(NamedTuple):
 
     spectrum: regression.Spectrum
     sizes: regression.Sizes
-    fit: regression.Fit
+    fit: PyTree
 
 
 COMPONENTS = 20
@@ -149,21 +149,25 @@ COMPONENTS = 20
 PRIOR = 1.0
 
 
-def on_disturbances(h: int, d_w: int, components: int = COMPONENTS) -> Rewrite:
+def on_disturbances(
+    h: int, d_w: int, components: int = COMPONENTS, fit_every: int | None = 1
+) -> Rewrite:
     """Takes away what recent ŵ explain: c_t - θᵀf(ŵ_{t-1:t-h}), θ by recursive least squares.
 
     f are products of the leading components of the window and 1. Under a stable base policy the
     cost is nearly a function of recent ŵ and draws; ŵ are known and the draws are not in f, so the
     mean of the estimate stays. What is taken away is predicted before c_t is learned from.
+    ``fit_every`` is that of `regression.fitter`.
     """
     r = min(components, h * d_w)
     products = regression.quadratic(r + 1)
+    fitter = regression.fitter(products.n, 1, PRIOR, every=fit_every)
 
     def init() -> Regressed:
         return Regressed(
             regression.spectrum_init(h * d_w, r),
             regression.sizes_init(r),
-            regression.fit_init(products.n, 1, PRIOR),
+            fitter.init(),
         )
 
     def one(state: Regressed, row: tuple[Array, Array]) -> tuple[Regressed, Array]:
@@ -171,8 +175,8 @@ def on_disturbances(h: int, d_w: int, components: int = COMPONENTS) -> Rewrite:
         spectrum, y = regression.spectrum_step(state.spectrum, window)
         sizes, rms, _ = regression.sizes_step(state.sizes, y)
         f = products.features(jnp.append(y / rms, 1.0))
-        credit = c - state.fit.theta[0] @ f
-        fit = regression.fit_step(state.fit, f, c[None], jnp.ones_like(f), PRIOR)
+        credit = c - fitter.theta(state.fit)[0] @ f
+        fit = fitter.step(state.fit, f, c[None], jnp.ones_like(f))
         return Regressed(spectrum, sizes, fit), credit
 
     rows = row_by_row(one)

@@ -88,7 +88,7 @@ class CostModel(NamedTuple):
     spectrum: regression.Spectrum
     sizes: regression.Sizes  # of φ
     unit: Array  # () of v: a change of it would be a change of the prior
-    fit: regression.Fit
+    fit: PyTree
 
 
 def quadratic_cost(
@@ -98,6 +98,7 @@ def quadratic_cost(
     components: int = COMPONENTS,
     steered: int = STEERED,
     traces: tuple[float, ...] = TRACES,
+    fit_every: int | None = 1,
 ) -> Credit:
     """λ_i from a regression of the cost on ŵ and v: it sees the scalar cost and ŵ alone.
 
@@ -105,7 +106,7 @@ def quadratic_cost(
     s^k_t = (1-ρ_k) Σ_{i≥1} ρ_k^{i-1} v_{t-i}. Then λ_0 = 2(Θz)_v and
     λ_i = Σ_k (1-ρ_k) ρ_k^{i-1} 2(Θz)_{s^k}, at z without the draws.
     Θ holds no products of v with components beyond the first `steered`. It does not depend on
-    M, so nothing has to be forgotten when M moves.
+    M, so nothing has to be forgotten when M moves. ``fit_every`` is that of `regression.fitter`.
     """
     r = min(components, h * d_w)
     r_v, lags, K = min(steered, r), lags_of(h), len(traces) + 1
@@ -117,14 +118,14 @@ def quadratic_cost(
     kernel[0, 0] = 1.0
     for k, rho in enumerate(traces, 1):
         kernel[k, 1:] = (1 - rho) * np.power(rho, np.arange(lags - 1))
-    prior = PRIOR_COST
+    fitter = regression.fitter(products.n, 1, PRIOR_COST, FORGET_COST, fit_every)
 
     def init() -> CostModel:
         return CostModel(
             regression.spectrum_init(h * d_w, r),
             regression.sizes_init(r),
             jnp.zeros(()),
-            regression.fit_init(products.n, 1, prior),
+            fitter.init(),
         )
 
     def one(state: CostModel, row: Row) -> tuple[CostModel, Array]:
@@ -138,8 +139,8 @@ def quadratic_cost(
         front = jnp.ones((1,), v.dtype)
         z = jnp.concatenate([front, phi / rms, traced / unit])
         f = products.features(z)
-        fit = regression.fit_step(state.fit, f, c[None], jnp.ones_like(f), prior, FORGET_COST)
-        Theta = products.matrix(fit.theta[0])[1 + r :]
+        fit = fitter.step(state.fit, f, c[None], jnp.ones_like(f))
+        Theta = products.matrix(fitter.theta(fit)[0])[1 + r :]
         z = jnp.concatenate([front, phi / rms, quiet / unit])
         slope = (2 * (Theta @ z) / unit).reshape(K, d_u)
         Theta_v = (Theta[:, 1 + r :] / unit**2).reshape(K, d_u, K, d_u)
@@ -158,11 +159,11 @@ class StateModel(NamedTuple):
 
     sizes: regression.Sizes  # of x, v, ŵ
     window: regression.Sizes
-    dynamics: regression.Fit
-    cost: regression.Fit
+    dynamics: PyTree
+    cost: PyTree
 
 
-def response(h: int, d_u: int, d_w: int, d_x: int) -> Credit:
+def response(h: int, d_u: int, d_w: int, d_x: int, fit_every: int | None = 1) -> Credit:
     """λ_i from the response of the state to v and the slope of the cost in the state.
 
     x_{t+1} ≈ Âx_t + B̂v_t + Ĉŵ_t + d̂ (the loop closed by the base policy) and c_t ≈ zᵀΘz with
@@ -176,14 +177,15 @@ def response(h: int, d_u: int, d_w: int, d_x: int) -> Credit:
         pairs = np.eye(n_z, dtype=bool)
         pairs[0] = True
     products = regression.quadratic(n_z, pairs.tobytes())
-    prior = PRIOR_STATE
+    motion = regression.fitter(n_r, d_x, PRIOR_STATE, every=fit_every)
+    costs = regression.fitter(products.n, 1, PRIOR_STATE, every=fit_every)
 
     def init() -> StateModel:
         return StateModel(
             regression.sizes_init(n_r - 1),
             regression.sizes_init(1),
-            regression.fit_init(n_r, d_x, prior),
-            regression.fit_init(products.n, 1, prior),
+            motion.init(),
+            costs.init(),
         )
 
     def one(state: StateModel, row: Row) -> tuple[StateModel, Array]:
@@ -193,19 +195,16 @@ def response(h: int, d_u: int, d_w: int, d_x: int) -> Credit:
         window, _, _ = regression.sizes_step(state.window, jnp.sqrt(row.window @ row.window)[None])
         unit = jnp.ones((1,), x.dtype)
         regressors = jnp.concatenate([jnp.concatenate([x, v, w_hat]) / rms, unit])
-        dynamics = regression.fit_step(
-            state.dynamics, regressors, x_next, jnp.concatenate([grown, unit]), prior
-        )
+        dynamics = motion.step(state.dynamics, regressors, x_next, jnp.concatenate([grown, unit]))
         m = d_x + d_u
         z = jnp.concatenate([unit, regressors[:m]])
         grown_z = jnp.concatenate([unit, grown[:m]])
-        fit = regression.fit_step(
-            state.cost, products.features(z), c[None], products.features(grown_z), prior
-        )
-        Theta = products.matrix(fit.theta[0])
+        fit = costs.step(state.cost, products.features(z), c[None], products.features(grown_z))
+        Theta = products.matrix(costs.theta(fit)[0])
         quiet = jnp.concatenate([unit, regressors[:d_x], (v - n) / rms[d_x:m]])
         slope = 2 * (Theta[1:] @ quiet) / rms[:m]
-        A, B = dynamics.theta[:, :d_x] / rms[:d_x], dynamics.theta[:, d_x:m] / rms[d_x:m]
+        theta = motion.theta(dynamics)
+        A, B = theta[:, :d_x] / rms[:d_x], theta[:, d_x:m] / rms[d_x:m]
         back, held, ahead = slope[:d_x], jnp.zeros_like(B), B
         lam = [slope[d_x:]]
         for _ in range(1, lags):

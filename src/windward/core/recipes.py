@@ -45,6 +45,7 @@ def _algorithm(name: str, spec: Spec, hyper: dict[str, np.ndarray], M0: Any) -> 
         hyper=hyper,
         grid=grid,
         clock=(spec.every_steps, spec.every_episodes),
+        d_x=spec.d_x,
     )
 
 
@@ -117,6 +118,7 @@ def mf_gpc(
     baseline: str = "none",
     lam: float = 0.5,
     d_x: int | None = None,
+    fit_every: int | str = 1,
     sigma_end: Any = None,
     Sigma: Any = None,
     weight_decay: Any = 0.0,
@@ -143,6 +145,8 @@ def mf_gpc(
         error of the base policy's value, traces (γ lam)^i. "quadratic": the slope of a regression
         of the cost on ŵ and v. "response": the state's (d_x numbers), with that of a fitted cost.
       baseline: what the credit is less of: "none", "mean" of the past, "regression" on ŵ.
+      fit_every: regressions learn at every so-many-th step, from all steps since; "auto": the
+        more features there are the more seldom, at every step up to 150 of them.
       sigma_end: where σ falls to, not with the paper's update.
       Sigma: covariance of the noise up to σ², a matrix or its diagonal; the identity if None.
       weight_decay: λ of M - η(g + λM). every_episodes: update once per so many episodes, or, with
@@ -165,6 +169,7 @@ def mf_gpc(
         "mf_gpc", d_u, d_w, h, gamma, signal, gradient=gradient, baseline=baseline,
         lam=decay if gradient == "advantage" else 0.0,
         d_x=0 if gradient != "response" else d_w if d_x is None else checks.integer("d_x", d_x, 1),
+        fit_every=_fit_every(fit_every),
         parametrisation=parametrisation, delay=checks.integer("delay", delay, 0),
         scale_by=scale_by, project=projection_function(projection),
         every_episodes=every_episodes, every_steps=checks.integer("every_steps", every_steps, 1),
@@ -196,6 +201,11 @@ def mf_gpc(
     checks.shape("Sigma", matrix, (d_u, d_u), "(d_u, d_u)")
     matrix = checks.psd("Sigma", matrix, definite=True)
     return algorithm._replace(hyper={**algorithm.hyper, "Sigma": matrix})
+
+
+def _fit_every(given: int | str) -> int | None:
+    """A number of steps; None for "auto"."""
+    return None if given == "auto" else checks.integer("fit_every, unless it is 'auto',", given, 1)
 
 
 def dmf_gpc(

@@ -3,9 +3,12 @@
 Beyond the paper: `credit` and `models` fit the cost, and the state, with these.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple
+from math import ceil
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,6 +18,10 @@ FORGET = 1e-6
 """variance that each coefficient gains at a step: what was learned long ago counts less"""
 MEMORY = 2000.0
 """steps over which sizes are averaged"""
+EASY = 150
+"""features whose covariance may be updated at every step of an environment that is quick"""
+RAREST = 16
+"""steps that wait for an update at most"""
 
 
 class Fit(NamedTuple):
@@ -53,6 +60,99 @@ def fit_step(
     return Fit(jnp.where(ok, moved, fit.theta), jnp.where(ok, P, fit.P))
 
 
+class Waiting(NamedTuple):
+    """A fit that learns from every so-many-th step on, and the steps that it has not learned from.
+
+    θ has the units of the last step; P those of the last update.
+    """
+
+    fit: Fit
+    features: Array  # (every, n)
+    y: Array  # (every, outputs)
+    rescale: Array  # (n,) since the last update
+    seen: Array  # () int32: how many wait
+
+
+class Fitter(NamedTuple):
+    """``init()`` gives a state, ``step(state, features, y, rescale)`` the next, ``theta`` its θ."""
+
+    init: Callable[[], Any]
+    step: Callable[..., Any]
+    theta: Callable[[Any], Array]
+
+
+def every_of(n: int) -> int:
+    """At which steps a fit of n features learns, where a step should stay quick.
+
+    An update takes a time of n².
+
+    >>> [every_of(n) for n in (66, 231, 441, 5000)]
+    [1, 3, 9, 16]
+    """
+    return min(ceil((n / EASY) ** 2), RAREST)
+
+
+def fitter(
+    n: int, outputs: int, prior: float, forget: float = FORGET, every: int | None = 1
+) -> Fitter:
+    """A fit by `fit_step`, or by `block_step` with all steps since the last at every so-many-th.
+
+    Nothing is left out; θ is only behind by less than ``every`` steps, `every_of` n if None.
+    """
+    k = every_of(n) if every is None else every
+    if k == 1:
+
+        def at_once(fit: Fit, features: Array, y: Array, rescale: Array) -> Fit:
+            return fit_step(fit, features, y, rescale, prior, forget)
+
+        return Fitter(lambda: fit_init(n, outputs, prior), at_once, lambda fit: fit.theta)
+
+    def init() -> Waiting:
+        nothing, none = jnp.zeros((k, n)), jnp.zeros((), jnp.int32)
+        return Waiting(
+            fit_init(n, outputs, prior), nothing, jnp.zeros((k, outputs)), jnp.ones(n), none
+        )
+
+    def update(w: Waiting) -> Waiting:
+        fit = block_step(w.fit, w.features, w.y, w.rescale, prior, forget)
+        return Waiting(fit, jnp.zeros_like(w.features), w.y, jnp.ones_like(w.rescale), 0 * w.seen)
+
+    def step(w: Waiting, features: Array, y: Array, rescale: Array) -> Waiting:
+        ok = jnp.all(jnp.isfinite(features)) & jnp.all(jnp.isfinite(y))
+        features, y = jnp.where(ok, features, 0.0), jnp.where(ok, y, 0.0)
+        more = Waiting(
+            w.fit._replace(theta=w.fit.theta * rescale),
+            (w.features / rescale).at[w.seen].set(features),
+            w.y.at[w.seen].set(y),
+            w.rescale * rescale,
+            w.seen + 1,
+        )
+        # One of two programs is run: what is not due takes no time.
+        return jax.lax.cond(more.seen == k, update, lambda same: same, more)
+
+    return Fitter(init, step, lambda w: w.fit.theta)
+
+
+def block_step(
+    fit: Fit, features: Array, y: Array, rescale: Array, prior: float, forget: float = FORGET
+) -> Fit:
+    """`fit_step` with k steps at once, rows of features and y.
+
+    K = PFᵀ(I + FPFᵀ)⁻¹; θ ← θ + (y - θFᵀ)Kᵀ; P ← P - KFP + k·forget·I. ``rescale`` is for P alone:
+    θ has the new units already. But for what is forgotten on the way this is k times `fit_step`.
+    """
+    k, n = features.shape
+    variance = jnp.diagonal(fit.P) * rescale**2
+    d = rescale * jnp.minimum(1.0, jnp.sqrt(prior / jnp.maximum(variance, 1e-30)))
+    FP = d * ((features * d) @ fit.P)
+    S = FP @ features.T
+    K = jnp.linalg.solve(jnp.eye(k) + (S + S.T) / 2, FP)  # its transpose
+    moved = fit.theta + (y - features @ fit.theta.T).T @ K
+    ok = jnp.all(jnp.isfinite(moved)) & jnp.all(jnp.isfinite(K))
+    P = fit.P * (d[:, None] * d) - FP.T @ K + k * forget * jnp.eye(n)
+    return Fit(jnp.where(ok, moved, fit.theta), jnp.where(ok, P, fit.P))
+
+
 class Sizes(NamedTuple):
     """Mean squares of the entries of a vector, and the steps that they were taken over."""
 
@@ -69,10 +169,11 @@ def sizes_step(sizes: Sizes, values: Array) -> tuple[Sizes, Array, Array]:
     """The sizes with `values` in them, root mean squares, and how much these have grown.
 
     An entry far smaller than the others counts as of 1e-4 of the largest, so that rounding errors
-    in a signal that is 0 are not blown up.
+    in a signal that is 0 are not blown up. A square that is not finite any more is left out.
     """
     count = sizes.seen + 1.0
     square = sizes.square + (values**2 - sizes.square) / jnp.minimum(count, MEMORY)
+    square = jnp.where(jnp.isfinite(square), square, sizes.square)
     rms = root(square)
     grown = jnp.clip(rms / root(sizes.square), 0.5, 2.0)
     return Sizes(square, count), rms, jnp.where(count > 1, grown, 1.0)
@@ -111,8 +212,9 @@ def quadratic(n_z: int, pairs: bytes | None = None) -> Quadratic:
     allowed = np.ones((n_z, n_z), bool)
     if pairs is not None:
         allowed = np.frombuffer(pairs, bool).reshape(n_z, n_z)
-    i, j = np.nonzero(np.triu(allowed))
-    where = np.full((n_z, n_z), len(i))
+    # 32 bits: indices of 64 make JAX fail where a program was made in float64 before.
+    i, j = (each.astype(np.int32) for each in np.nonzero(np.triu(allowed)))
+    where = np.full((n_z, n_z), len(i), np.int32)
     where[i, j] = where[j, i] = np.arange(len(i))
     return Quadratic(i, j, where, np.where(np.eye(n_z, dtype=bool), 1.0, 0.5))
 
@@ -140,7 +242,8 @@ def spectrum_step(spectrum: Spectrum, value: Array) -> tuple[Spectrum, Array]:
     """Oja's rule, V ← orth(V + g (s - VVᵀs)(Vᵀs)ᵀ), g ~ 10/t; and the components Vᵀs.
 
     A sinusoid's window has rank 2 whatever its length, a random walk's nearly d_w: so few
-    components tell all of a long memory. Two steps of Newton and Schulz keep V orthonormal.
+    components tell all of a long memory. Two steps of Newton and Schulz keep V orthonormal. A
+    value whose square is not finite any more changes nothing.
     """
     V, size, count = spectrum
     count = count + 1.0
@@ -151,4 +254,6 @@ def spectrum_step(spectrum: Spectrum, value: Array) -> tuple[Spectrum, Array]:
     V = V + rate * (value - V @ y)[:, None] * y
     for _ in range(2):
         V = 1.5 * V - 0.5 * V @ (V.T @ V)
+    ok = jnp.isfinite(square)
+    V, size = jnp.where(ok, V, spectrum.V), jnp.where(ok, size, spectrum.size)
     return Spectrum(V, size, count), value @ V

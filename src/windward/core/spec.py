@@ -36,6 +36,7 @@ class Spec:
     baseline: str = "none"
     lam: float = 0.0  # of the advantages
     d_x: int = 0  # of the states that gradient="response" looks at
+    fit_every: int | None = 1  # steps between updates of regressions; None: by their size
 
 
 def _policy(spec: Spec) -> policies.Policy:
@@ -59,9 +60,9 @@ def _learning(
     if spec.gradient in ("quadratic", "response"):
         pi = spec.parametrisation(h, spec.d_u, spec.d_w)
         given = (
-            models.quadratic_cost(h, spec.d_u, spec.d_w)
+            models.quadratic_cost(h, spec.d_u, spec.d_w, fit_every=spec.fit_every)
             if spec.gradient == "quadratic"
-            else models.response(h, spec.d_u, spec.d_w, spec.d_x)
+            else models.response(h, spec.d_u, spec.d_w, spec.d_x, spec.fit_every)
         )
         chain_rule = estimators.chain_rule(pi, h, models.lags_of(h))
         return policies.remembering(policy), chain_rule, given
@@ -76,7 +77,7 @@ def _learning(
     baselines = {
         "none": (),
         "mean": (credit.running_mean(),),
-        "regression": (credit.on_disturbances(h, spec.d_w),),
+        "regression": (credit.on_disturbances(h, spec.d_w, fit_every=spec.fit_every),),
     }
     given = credit.chain(first, *baselines[spec.baseline], credit.normalised(h))
     return policy, estimators.score_function(policy, h, trace), given

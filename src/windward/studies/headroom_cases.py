@@ -9,17 +9,19 @@ from dataclasses import dataclass
 import gymnasium as gym
 
 from windward.envs import Disturbed
+from windward.studies import linear_env
 from windward.studies.loading import make_env
 
 TUNE_SEEDS = (10, 11)
 """seeds on which methods are tuned, and on which the winds were chosen, with 12 and 13"""
+SHIPPED = "shipped"
 SEARCH_SEED = 1_000_000
 """seeds from here on serve the search for the best fixed M; reports use those from 100 on"""
 
 
 @dataclass(frozen=True)
 class Case:
-    """A shipped policy in a wind."""
+    """A policy in a wind, a shipped one or LQR."""
 
     env: str
     wind: str | None
@@ -33,6 +35,8 @@ class Case:
     """the case whose tuned numbers are taken, where there is nothing to tune on"""
     limit: float | None = None
     """where there is nothing to gain: the worst seed may lose this share of the base's return"""
+    policy: str = SHIPPED
+    """the base policy, by a name that `load_model` knows"""
 
     @property
     def discrete(self) -> bool:
@@ -52,6 +56,8 @@ class Case:
 
 PENDULUM, INVERTED, HOPPER = "Pendulum-v1", "InvertedPendulum-v5", "Hopper-v5"
 CHEETAH, CARTPOLE = "HalfCheetah-v5", "CartPole-v1"
+LINEAR_2X1, LINEAR_10X5 = (linear_env.env_id(*size) for size in linear_env.SIZES)
+LQR_2X1, LQR_10X5 = (f"{linear_env.__name__}:LQR_{size}" for size in ("2X1", "10X5"))
 
 
 def sine(size: str | float, period: int) -> str:
@@ -76,6 +82,10 @@ CASES = {
     "halfcheetah-force": Case(CHEETAH, sine("80/0/0", 60), "force:torso", 20, sine("80/0/0", 50)),
     "halfcheetah-mass": Case(CHEETAH, "bias:value=0.3", "mass", 20, "bias:value=0.25"),
     "cartpole-force": Case(CARTPOLE, sine(8, 80), "force:cart", 40, sine(8, 95)),
+    "linear-2x1-sine": Case(LINEAR_2X1, sine(0.5, 40), "state", 20, sine(0.5, 30), policy=LQR_2X1),
+    "linear-10x5-sine": Case(
+        LINEAR_10X5, sine(0.5, 40), "state", 20, sine(0.5, 30), policy=LQR_10X5
+    ),
 }
 """where there is something to gain"""
 
@@ -95,6 +105,14 @@ NOTHING = {
     "halfcheetah-calm": Case(CHEETAH, None, None, 50, None, "halfcheetah-force"),
     "halfcheetah-noise": Case(
         CHEETAH, "uniform:bound=0.05", "action", 50, None, "halfcheetah-force"
+    ),
+    "linear-2x1-calm": Case(LINEAR_2X1, None, None, 50, None, "linear-2x1-sine", 0.05, LQR_2X1),
+    "linear-2x1-noise": Case(
+        LINEAR_2X1, "uniform:bound=0.1", "state", 50, None, "linear-2x1-sine", 0.05, LQR_2X1
+    ),
+    "linear-10x5-calm": Case(LINEAR_10X5, None, None, 50, None, "linear-10x5-sine", 0.05, LQR_10X5),
+    "linear-10x5-noise": Case(
+        LINEAR_10X5, "uniform:bound=0.1", "state", 50, None, "linear-10x5-sine", 0.05, LQR_10X5
     ),
 }
 """where there is nothing to gain: no wind, or noise that tells nothing of what comes next"""

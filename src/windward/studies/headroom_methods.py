@@ -18,7 +18,7 @@ from windward.adapt.peers import DisturbanceObserver, L1Augmentation
 from windward.agents.residual import ResidualPolicy
 from windward.bases.dynamics import LearnedSimulator
 from windward.bases.dynamics_fitting import fit_simulator
-from windward.studies.headroom_cases import Case
+from windward.studies.headroom_cases import SHIPPED, Case
 from windward.studies.loading import load_model
 
 BASE, BEST = "base", "best"
@@ -100,10 +100,14 @@ class Method:
     discrete: bool = False
     patience: int = 1
     """it has so many times the episodes of a case"""
+    shipped: bool = False
+    """whether it is for policies that come with the package alone: these have values, and their
+    environments masses"""
 
     def suits(self, case: Case) -> bool:
-        """Whether it knows actions of this kind."""
-        return self.discrete if case.discrete else self.continuous
+        """Whether it knows actions of this kind, and has what it needs."""
+        fits = self.discrete if case.discrete else self.continuous
+        return fits and (not self.shipped or case.policy == SHIPPED)
 
     def points(self, case: Case) -> list[dict[str, float]]:
         """The grid; noise on the action is no part of it where actions are discrete."""
@@ -125,18 +129,30 @@ METHODS = {
         partial(robust, gradient="reinforce", baseline="regression"), "simulator"
     ),
     "quadratic": Method(partial(robust, gradient="quadratic"), "simulator"),
+    "response": Method(partial(robust, gradient="response"), "simulator, states"),
     "critic": Method(
         partial(robust, signal="pd2", gradient="reinforce", baseline="regression"),
-        "values of the policy", patience=3,
+        "values of the policy", patience=3, shipped=True,
     ),
     "advantage": Method(
         partial(robust, signal="pd2", gradient="advantage", baseline="regression"),
-        "values of the policy", patience=3,
+        "values of the policy", patience=3, shipped=True,
     ),
-    "counterfactual": Method(partial(robust, gradient="counterfactual"), "simulator"),
-    "heavy": Method(partial(wrong, by=1 + WRONG), "simulator, mass and friction 30 % too large"),
-    "light": Method(partial(wrong, by=1 - WRONG), "simulator, mass and friction 30 % too small"),
-    "learned": Method(learned, "simulator learned from 10,000 calm steps", patience=3),
+    "counterfactual": Method(
+        partial(robust, gradient="counterfactual"), "simulator", discrete=True
+    ),
+    "heavy": Method(
+        partial(wrong, by=1 + WRONG), "simulator, mass and friction 30 % too large", discrete=True,
+        shipped=True,
+    ),
+    "light": Method(
+        partial(wrong, by=1 - WRONG), "simulator, mass and friction 30 % too small", discrete=True,
+        shipped=True,
+    ),
+    "learned": Method(
+        learned, "simulator learned from 10,000 calm steps", discrete=True, patience=3,
+        shipped=True,
+    ),
     "observer": Method(partial(peer, kind=DisturbanceObserver), "simulator", GAINS),
     "l1": Method(partial(peer, kind=L1Augmentation), "simulator", WIDTHS),
     "residual-policy": Method(partial(peer, kind=ResidualPolicy), "simulator", SCALES, patience=3),

@@ -81,7 +81,7 @@ def stored(job: Job, root: Path) -> dict[str, Any] | None:
 def perform(job: Job) -> dict[str, Any]:
     """Plays all episodes."""
     case, method = EVERY[job.case], METHODS[job.method]
-    model = load_model("shipped", case.env)
+    model = load_model(case.policy, case.env)
     logits = logits_for(model, None, "the policy") if case.discrete else None
     env = case.make(tuning=job.tuning, max_steps=job.max_steps)
     M = None if job.M is None else np.array(job.M)

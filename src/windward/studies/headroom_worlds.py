@@ -37,7 +37,7 @@ class World:
     """A policy with any fixed M in the wind of a case."""
 
     def __init__(self, case: Case, max_steps: int | None = None) -> None:
-        model = load_model("shipped", case.env)
+        model = load_model(case.policy, case.env)
         self._env = case.make(max_steps=max_steps)
         assert self._env.spec is not None
         self._steps = int(self._env.spec.max_episode_steps or 0)

@@ -1,4 +1,4 @@
-"""The physics under an environment: MuJoCo, Pendulum, CartPole."""
+"""The physics under an environment: MuJoCo, Pendulum, CartPole, linear systems."""
 
 from typing import Any
 
@@ -13,6 +13,7 @@ from windward.envs.physics.classic import (
     PendulumDynamics,
     PendulumPhysics,
 )
+from windward.envs.physics.linear import LinearDynamics, LinearEnv, LinearPhysics
 from windward.envs.physics.mujoco import MujocoDynamics, MujocoPhysics
 from windward.envs.physics.shell import Unsupported
 
@@ -22,6 +23,7 @@ _KNOWN: list[tuple[Any, Any, Any]] = [
     (MujocoEnv, MujocoPhysics, MujocoDynamics),
     (PendulumEnv, PendulumPhysics, PendulumDynamics),
     (CartPoleEnv, CartPolePhysics, CartPoleDynamics),
+    (LinearEnv, LinearPhysics, LinearDynamics),
 ]
 
 

@@ -10,8 +10,8 @@ from windward.envs.physics.parameters import Parameters
 from windward.envs.physics.shell import Unsupported
 
 
-class _NoParameters:
-    """A function has no parameters to scale."""
+class NoParameters:
+    """There is nothing to scale."""
 
     elements: Mapping[str, Sequence[str]] = {}
 
@@ -32,7 +32,7 @@ class FunctionDynamics:
         self, env: Any, step: Callable[..., tuple[Any, Any, Any]], state: Callable[[Any], Any]
     ) -> None:
         self.env, self._step, self._state = env, step, state
-        self.parameters: Parameters = _NoParameters()
+        self.parameters: Parameters = NoParameters()
 
     @property
     def d_x(self) -> int:

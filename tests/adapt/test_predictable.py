@@ -1,0 +1,198 @@
+"""ŵ that can be told from its past, and a guard that waits for it."""
+
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import windward as ww
+from windward.adapt.predictable import LEAST, Predictable
+from windward.adapt.replay import ENOUGH, Record
+
+BASE = ww.bases.load("Pendulum-v1")
+T = np.arange(600)
+RNG = np.random.default_rng(0)
+WINDS = {
+    "sine": np.sin(2 * np.pi * T / 63),
+    "fast sine": np.sin(2 * np.pi * T / 4.3),
+    "constant": np.full(600, 0.3),
+    "walk": np.cumsum(RNG.normal(size=600)),
+    "step": (T > 100).astype(float),
+    "sine in noise": np.sin(2 * np.pi * T / 63) + 0.5 * RNG.normal(size=600),
+}
+NOISES = {
+    "uniform": RNG.uniform(-1, 1, 600),
+    "heavy tails": RNG.standard_t(2, 600),
+    "bursts": RNG.normal(size=600) * (1 + 5 * (np.sin(T / 20) > 0.5)),
+    "none": np.zeros(600),
+}
+
+
+def told(w: np.ndarray, scale: float = 1.0) -> float:
+    past = Predictable(5, 1)
+    for each in w:
+        past.see(scale * each[None])
+    return past.told
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("name", WINDS)
+def test_winds_are_told(name: str, scale: float) -> None:
+    assert told(WINDS[name], scale) > 0.3
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("name", NOISES)
+def test_noise_is_not(name: str, scale: float) -> None:
+    assert told(NOISES[name], scale) == 0.0
+
+
+def test_noise_is_not_told_in_many_coordinates_whenever_one_looks() -> None:
+    """The test is made at every step of a long run: no coordinate may pass it by chance."""
+    past, rng = Predictable(5, 20), np.random.default_rng(1)
+    for _ in range(5000):
+        past.see(rng.uniform(-1, 1, 20))
+        assert past.told == 0.0
+
+
+def test_one_coordinate_among_many_is_enough() -> None:
+    past, rng = Predictable(5, 20), np.random.default_rng(1)
+    for t in T[:200]:
+        w = rng.normal(size=20)
+        w[7] = np.sin(2 * np.pi * t / 50)
+        past.see(w)
+    assert past.told > 0.8
+
+
+def test_predictions_are_least_squares_of_the_past_alone() -> None:
+    """The gain, by hand: weights of the steps before, refitted at every tenth prediction."""
+    w, past = RNG.normal(size=80) + np.sin(T[:80] / 5), Predictable(3, 1)
+    for each in w:
+        past.see(each[None])
+    Z = np.array([w[t - 3 : t][::-1] for t in range(3, 80)])
+    gain = 0.0
+    for i, t in enumerate(range(3, 80)):
+        seen = i // 10 * 10
+        gram = Z[:seen].T @ Z[:seen]
+        ridge = 1e-3 * np.trace(gram) / 3 if seen else 1.0
+        weights = np.linalg.solve(gram + ridge * np.eye(3), Z[:seen].T @ w[3 : 3 + seen])
+        gain += w[t] ** 2 - (w[t] - Z[i] @ weights) ** 2
+    np.testing.assert_allclose(past.gain[0], gain, rtol=1e-9)
+
+
+def test_episodes_are_not_told_from_each_other() -> None:
+    past = Predictable(5, 1)
+    for t in range(10 * LEAST):
+        if t % 5 == 0:
+            past.cut()
+        past.see(np.ones(1))
+    assert past.predicted == 0  # no window was ever full
+    assert past.told == 0.0
+
+
+def test_huge_numbers_are_passed_over() -> None:
+    past = Predictable(5, 1)
+    for t, each in enumerate(WINDS["sine"][:200]):
+        past.see(np.array([1e200 if t == 50 else each]))
+    assert np.isfinite(past.gain).all()
+    assert past.told > 0.9
+
+
+def record(w: np.ndarray) -> Record:
+    found = Record(5, 1, 8)
+    for each in w:
+        found.add(np.zeros(2), each[None])
+    return found
+
+
+def test_replays_go_on_until_it_is_known_that_there_is_noise() -> None:
+    few, many = NOISES["uniform"][: ENOUGH // 2], NOISES["uniform"]
+    assert record(few).tells
+    assert not record(many).tells
+    assert record(WINDS["sine"]).tells
+
+
+def pendulum(wind: object, **options: object) -> ww.RobustWrapper:
+    env = gym.make("Pendulum-v1")
+    if wind is not None:
+        env = ww.envs.Disturbed(env, wind, channel="qvel")  # type: ignore[arg-type]
+    return ww.RobustWrapper(env, "pd3", **options)  # type: ignore[arg-type]
+
+
+def play(env: gym.Env, episodes: int) -> list[dict[str, np.ndarray]]:
+    told = []
+    for i in range(episodes):
+        x, _ = env.reset(seed=0 if i == 0 else None)
+        over = False
+        while not over:
+            x, reward, terminated, truncated, info = env.step(BASE.predict(x)[0])
+            told.append({"x": x, "reward": np.array(reward), **info.get("windward", {})})
+            over = terminated or truncated
+    return told
+
+
+@pytest.mark.parametrize("wind", [None, ww.envs.Uniform(0.1)], ids=["calm", "noise"])
+def test_without_a_wind_nothing_is_explored(wind: object) -> None:
+    env = pendulum(wind)
+    bare = env.env
+    assert env.gradient == "reinforce"
+    adapted, alone = play(env, 3), play(bare, 3)
+    assert all(each["resting"] and not each["noise"].any() for each in adapted)
+    for a, b in zip(adapted, alone, strict=True):
+        np.testing.assert_array_equal(a["x"], b["x"])
+    assert not env.M.any()
+    assert not env.decisions
+
+
+def test_a_wind_ends_the_waiting_and_info_says_so() -> None:
+    env = pendulum(ww.envs.Sinusoid(0.25, 63))
+    steps = play(env, 2)
+    (at,) = (i for i, each in enumerate(steps) if each["decided"])
+    assert LEAST <= at < 150
+    assert "began to adapt: the past tells" in env.decisions[0]
+    assert all(each["resting"] for each in steps[:at])
+    assert not any(each["resting"] for each in steps[at + 1 :])
+    assert any(each["noise"].any() for each in steps[at + 1 :])
+    assert env.M.any()
+    guard = env._module.guard
+    assert len(guard.adapted) == 1  # the first episode was of both kinds
+    assert guard.base == []
+
+
+@pytest.mark.parametrize("options", [{"sigma": 0.1}, {"eta": 1e-4}, {"guard": False}])
+def test_who_says_how_to_explore_does_not_wait(options: dict[str, object]) -> None:
+    assert any(each["noise"].any() for each in play(pendulum(None, **options), 1)[:5])
+
+
+@pytest.mark.parametrize("steps", [40, 120])
+def test_a_file_goes_on(steps: int, tmp_path: Path) -> None:
+    env, again = (pendulum(ww.envs.Sinusoid(0.25, 63), seed=1) for _ in range(2))
+    x, _ = env.reset(seed=3)
+    for _ in range(steps):
+        x, *_ = env.step(BASE.predict(x)[0])
+    env.save(tmp_path / "state.npz")
+    again.load(tmp_path / "state.npz")
+    assert repr(again._module.guard.memory()) == repr(env._module.guard.memory())
+    assert again._module.waiting == env._module.waiting == (steps == 40)
+
+
+def test_a_file_of_one_who_does_not_wait_is_refused(tmp_path: Path) -> None:
+    same = {"gradient": "reinforce", "baseline": "none"}
+    env, other = pendulum(None, **same), pendulum(None, **same, sigma=0.2)
+    other.reset(seed=0)
+    other.save(tmp_path / "state.npz")
+    with pytest.raises(ValueError, match="does not fit in 'guard'"):
+        env.load(tmp_path / "state.npz")
+
+
+def test_auto_takes_the_best_that_can_be_had() -> None:
+    def taken(**options: object) -> tuple[str, bool]:
+        env = ww.RobustWrapper(gym.make("Pendulum-v1"), **options)  # type: ignore[arg-type]
+        return env.gradient, env._module.guard is None
+
+    assert taken(signal="pd3", model=BASE) == ("counterfactual", True)
+    assert taken(signal="pd2", model=BASE) == ("advantage", False)
+    assert taken(signal="pd3") == ("reinforce", False)
+    assert taken(signal="pd3", model=BASE, simulator={"noisy": True})[0] == "advantage"
+    assert taken(signal="pd2", model=BASE, eta=1e-4)[0] == "reinforce"
