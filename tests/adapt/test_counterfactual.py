@@ -354,6 +354,28 @@ def test_short_windows_and_short_records(settings):
     assert env._module.teacher._state.generation > 0
 
 
+def test_where_nothing_is_found_smaller_steps_are_tried(monkeypatch):
+    """One after the other, quickly at first; what is found at a size is kept."""
+    search = ww.adapt.Search(every=10, at_most=40, horizon=20, starts=4, judges=4, per_episode=0)
+    env = made(search=search)
+    teacher = env._module.teacher
+    monkeypatch.setattr(type(teacher), "_judge", lambda self, candidates: False)
+    sizes, waits = [], []
+
+    def next_wait(found, plain=teacher._next):
+        sizes.append(float(teacher._state.step))
+        waits.append(plain(found))
+        return waits[-1]
+
+    monkeypatch.setattr(teacher, "_next", next_wait)
+    ran(env, 200)
+    assert waits[:7] == [20, 10, 20, 10, 20, 40, 40]
+    at = np.array(sizes) / search.step
+    assert 0.5 < at[0] < 2
+    assert 0.5 / 4 < at[2] < 2 / 4
+    assert 0.5 / 16 < at[4] < 2 / 16
+
+
 def test_a_coordinate_that_begins_to_move_is_met_at_once():
     env = made(length=30)
     ran(env, 30)

@@ -153,6 +153,43 @@ def test_corrections_that_only_saturate_are_told_once(tmp_path: Path) -> None:
     assert again.decisions == env.decisions
 
 
+def test_a_base_policy_that_saturates_by_itself_is_not_told() -> None:
+    env = wrapped(every_steps=1000)
+    env.reset(seed=0)
+    for _ in range(10):
+        *_, info = env.step(np.full(1, 9.0, np.float32))
+        assert info["windward"]["clipped"]
+    assert env.decisions == []
+    assert env.clipped == 10
+
+
+@pytest.mark.parametrize("thawed", [10, 14], ids=["between", "within"])
+def test_episodes_that_were_frozen_in_part_count_for_nothing(thawed: int) -> None:
+    env = wrapped()
+    guard = env._module.guard
+    for t in range(30):
+        if t % 10 == 0:
+            env.reset(seed=0 if t == 0 else None)
+        if t == 4:
+            env.freeze()
+        elif t == thawed:
+            env.unfreeze()
+        env.step(np.zeros(1, np.float32))
+    assert len(guard.adapted) == (2 if thawed == 10 else 1)
+
+
+def test_an_episode_in_which_all_was_forgotten_counts_for_nothing() -> None:
+    env = wrapped()
+    env.reset(seed=0)
+    for t in range(10):
+        if t == 4:
+            env.reset_adaptation()
+        env.step(np.zeros(1, np.float32))
+    assert env._module.guard.adapted == []
+    episodes(env, 1)
+    assert len(env._module.guard.adapted) == 1
+
+
 def test_stepping_back_forgets_M() -> None:
     env = wrapped()
     while not env.decisions:

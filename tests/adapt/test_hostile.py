@@ -216,6 +216,9 @@ def test_policy():
             policy.observe(garbage(1)[0], x, *garbage.flags(2))
         assert np.isfinite(policy.M).all()
     garbage.evil = 0.0
+    while policy._module.resting:  # the guard may have left the last episode to the base policy
+        policy.predict(garbage(3))
+        policy.observe(1.0, garbage(3), False, True)
     M = policy.M.copy()
     for _ in range(20):
         policy.predict(garbage(3))

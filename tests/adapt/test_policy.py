@@ -105,6 +105,22 @@ def test_predict_without_observe_when_the_signal_needs_rewards():
     assert (policy.M != M).any()
 
 
+def test_returns_with_unknown_rewards_are_not_judged():
+    plant, policy = robust(ww.PD2(VectorValues()), Plant(wind(200), length=6))
+    returns = []
+    for untold in ((), (2,), ()):
+        x, _ = plant.reset()
+        total = 0.0
+        for t in range(6):
+            action, _ = policy.predict(x)
+            x, reward, *flags, _ = plant.step(action)
+            total += reward
+            if t not in untold:
+                policy.observe(reward, x, *flags)
+        returns.append(total)
+    np.testing.assert_allclose(policy._module.guard.adapted, [returns[0], returns[2]])
+
+
 def test_online_values_do_not_learn_from_unknown_rewards():
     env = gym.make("Pendulum-v1")
     values = ww.fit_values(

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 import windward as ww
+from windward.adapt.guard import ANEW, Guard
 from windward.adapt.predictable import LEAST, Predictable
 from windward.adapt.replay import ENOUGH, Record
+from windward.adapt.sources import Happened
 
 BASE = ww.bases.load("Pendulum-v1")
 T = np.arange(600)
@@ -99,6 +101,37 @@ def test_huge_numbers_are_passed_over() -> None:
     assert past.told > 0.9
 
 
+@pytest.mark.parametrize("calm", [1e-4, 1e-9])
+@pytest.mark.parametrize("onset", range(200, 210))
+def test_a_wind_after_a_calm_is_told_whenever_it_begins(onset: int, calm: float) -> None:
+    """Weights that were fitted to a calm and the first push are of any size."""
+    w = np.where(onset > T, calm * np.random.default_rng(0).normal(size=600), 0.3)
+    assert told(w) > 0.3
+
+
+def test_one_glitch_does_not_make_a_guard_wait_for_ever() -> None:
+    guard, t = Guard((5, 1)), 0
+    while guard.waiting and t < 2 * ANEW:
+        guard.feel(np.array([10.0 if t == 20 else 0.1 * np.sin(t / 10)]))
+        t += 1
+    assert ANEW < t < ANEW + 200
+
+
+def test_returns_of_a_calm_are_not_held_against_what_is_adapted_in_a_wind() -> None:
+    """The base policy earns -1 a step in the calm and -3 in the wind, adaptation -2."""
+    guard, rng = Guard((5, 1)), np.random.default_rng(0)
+    for episode in range(30):
+        for t in range(100):
+            windy = episode >= 12
+            if guard.waiting:
+                guard.feel(np.array([windy * np.sin(t / 5)]))
+            adapts = not (guard.waiting or guard.resting)
+            guard.step((-1.0 if not windy else -2.0 if adapts else -3.0) + 0.1 * rng.normal())
+        assert not guard.end()
+    assert len(guard.decisions) == 1
+    assert "began to adapt" in guard.decisions[0]
+
+
 def record(w: np.ndarray) -> Record:
     found = Record(5, 1, 8)
     for each in w:
@@ -151,7 +184,7 @@ def test_a_wind_ends_the_waiting_and_info_says_so() -> None:
     (at,) = (i for i, each in enumerate(steps) if each["decided"])
     assert LEAST <= at < 150
     assert "began to adapt: the past tells" in env.decisions[0]
-    assert all(each["resting"] for each in steps[:at])
+    assert all(each["resting"] for each in steps[: at + 1])
     assert not any(each["resting"] for each in steps[at + 1 :])
     assert any(each["noise"].any() for each in steps[at + 1 :])
     assert env.M.any()
@@ -163,6 +196,35 @@ def test_a_wind_ends_the_waiting_and_info_says_so() -> None:
 @pytest.mark.parametrize("options", [{"sigma": 0.1}, {"eta": 1e-4}, {"guard": False}])
 def test_who_says_how_to_explore_does_not_wait(options: dict[str, object]) -> None:
     assert any(each["noise"].any() for each in play(pendulum(None, **options), 1)[:5])
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+def test_who_sets_M_does_not_wait(frozen: bool) -> None:
+    env = pendulum(ww.envs.Sinusoid(0.25, 63))
+    if frozen:
+        env.freeze()
+    env.M = np.ones((5, 1, 2))
+    if frozen:
+        env.unfreeze()
+    steps = play(env, 1)
+    assert not any(each["resting"] for each in steps)
+    assert any(each["noise"].any() for each in steps)
+    guard = env._module.guard
+    assert (len(guard.adapted), guard.base) == (1, [])
+    env.reset_adaptation()
+    assert env._module.waiting
+
+
+def test_frozen_steps_are_no_part_of_the_past() -> None:
+    env = pendulum(ww.envs.Uniform(0.1))
+    x, _ = env.reset(seed=0)
+    for t in range(90):
+        if t == 30:
+            env.freeze()
+        elif t == 60:
+            env.unfreeze()
+        x, *_ = env.step(BASE.predict(x)[0])
+    assert env._module.guard._past.predicted == 2 * (30 - 5)
 
 
 @pytest.mark.parametrize("steps", [40, 120])
@@ -196,3 +258,40 @@ def test_auto_takes_the_best_that_can_be_had() -> None:
     assert taken(signal="pd3") == ("reinforce", False)
     assert taken(signal="pd3", model=BASE, simulator={"noisy": True})[0] == "advantage"
     assert taken(signal="pd2", model=BASE, eta=1e-4)[0] == "reinforce"
+    values = ww.fit_values("Pendulum-v1", BASE, steps=100, updates=1)
+    assert taken(signal="pd3", model=values)[0] == "advantage"  # no policy to replay
+
+
+class Same:
+    """Values that are the same everywhere."""
+
+    gamma = 0.9
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def V(self, x: np.ndarray) -> np.ndarray:
+        return np.full(len(x), self.value)
+
+    def Q(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        return self.V(x)
+
+
+def test_pd1_keeps_its_own_values_where_auto_finds_others_in_the_model() -> None:
+    env = ww.RobustWrapper(gym.make("Pendulum-v1"), ww.PD1(Same(1.0)), model=Same(5.0))
+    assert env.gradient == "advantage"
+    x, no = np.zeros((1, 3)), np.zeros(1, bool)
+    step = Happened(x, np.zeros((1, 1)), np.zeros(1), x, no, no)
+    assert {each.item() for each in env._module.source.after(step).values()} == {-1.0}
+
+
+def test_auto_leaves_what_was_given() -> None:
+    """lam of the advantages, which auto would take to be 0.9."""
+
+    def learning(**options: object) -> object:
+        env = ww.RobustWrapper(gym.make("Pendulum-v1"), "pd2", model=BASE, **options)  # type: ignore[arg-type]
+        return env._module.engine.algorithm.observe
+
+    asked = {"gradient": "advantage", "baseline": "regression"}
+    assert learning(lam=0.1) is learning(**asked, lam=0.1)
+    assert learning() is learning(**asked, lam=0.9)

@@ -142,6 +142,11 @@ def own(x, u, reward, x_next):
     return [reward]
 
 
+def test_the_size_of_states_is_not_asked_for():
+    with pytest.raises(ValueError, match="d_x is the size of what is observed"):
+        ww.RobustWrapper(Plant(wind(9)), true_w, **SETTINGS, d_x=7)
+
+
 def test_what_is_too_large_is_refused_by_name():
     with pytest.raises(ValueError, match=r"65 numbers are too many.*64.*ObservationWrapper"):
         ww.RobustWrapper(Wide((5, 13)), own, gradient="response")

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from windward.adapt.sources import Aux, Happened, Source, scalar_of
+from windward.adapt.sources import PD1, Aux, Happened, Source, scalar_of
 from windward.core import signals
 
 
@@ -41,6 +41,8 @@ class Valued(_Beside):
                 f"the values behind {source.name} have a discount of {source.gamma}, and those of "
                 f"the advantages {self.gamma}: give values of the same"
             )
+        if isinstance(source, PD1):  # ŵ is made of V as well, and of its own
+            self.critic = source.critic
 
     def after(self, step: Happened) -> Aux:
         """What the source gives, and values of costs."""

@@ -70,10 +70,11 @@ def make_module(
         gradient, guarded = "reinforce", False
         if actuation.discrete:
             options["preset"] = PAPER
-    why_not, begins = _why_no_replays(source, rows, model), set(AT_ONCE) & set(options)
+    why_not = _why_no_replays(source, actuation, rows, model)
+    begins = set(AT_ONCE) & set(options)
     if gradient == "auto":
         gradient, more = _best(source, actuation, rows, model, set(IDLE) & set(options), why_not)
-        options |= more
+        options = more | options
     teacher = None
     if gradient == COUNTERFACTUAL:
         if why_not:
@@ -94,6 +95,8 @@ def make_module(
         if gradient == "advantage":
             source = _with_values(source, actuation, model)
         elif gradient == "response":
+            if "d_x" in options:
+                raise ValueError("d_x is the size of what is observed here: leave it out")
             source, options["d_x"] = _with_states(source, actuation, spaces[0])
     elif preset is None and not actuation.discrete and "every_episodes" not in options:
         options.setdefault("every_steps", EVERY_STEPS)
@@ -197,7 +200,7 @@ def _simulator_of(source: Source) -> Simulator | LearnedSimulator | None:
     return None
 
 
-def _why_no_replays(source: Source, rows: int, model: Any) -> str:
+def _why_no_replays(source: Source, actuation: Actuation, rows: int, model: Any) -> str:
     """What is missing for counterfactual replays; nothing if they can be had."""
     simulator = _simulator_of(source)
     if simulator is None:
@@ -206,6 +209,8 @@ def _why_no_replays(source: Source, rows: int, model: Any) -> str:
         return "it is for one environment at a time"
     if model is None:
         return "it replays the base policy: use RobustWrapper, and pass model="
+    if not (actuation.discrete or callable(model) or callable(getattr(model, "predict", None))):
+        return f"it replays the base policy, and model= is a {type(model).__name__} without predict"
     if simulator.noisy:
         return "replays add the recorded ŵ themselves: make the simulator with noisy=False"
     try:

@@ -64,6 +64,7 @@ class Search:
 BASE, HALF = 1, 2  # places of candidates beside M itself, which is 0
 LIKELY = 0.5  # standard errors by which one M must be better than another
 NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
+SCALES = (1.0, 1 / 4, 1 / 16)  # of the first step, one after the other where nothing is found
 
 
 class Counterfactual:
@@ -96,7 +97,7 @@ class Counterfactual:
         """components of the window in which the search draws"""
         self._state = cma.start(np.zeros(0), self.search.step)
         self._rng = np.random.default_rng((self._seed, 7))
-        self._since, self._this_episode, self._begun = 0, 0, 0
+        self._since, self._this_episode, self._begun, self._scale = 0, 0, 0, 0
         self._horizon = self.search.horizon
         self._wait = self.search.every
         self.episode = 0
@@ -150,10 +151,22 @@ class Counterfactual:
         # Small matrix products are slower on many threads than on one.
         with threadpool_limits(1, user_api="blas"):
             found = [self.update() for _ in range(due)]
-        self._wait = search.every if any(found) else min(2 * self._wait, search.at_most)
-        self._since = 0
+        self._wait, self._since = self._next(any(found)), 0
         self._this_episode += 0 if ended else due
         return any(found)
+
+    def _next(self, found: bool) -> int:
+        """Steps until the next update; where nothing was found for long it takes smaller steps.
+
+        A policy that uses little of its actions' range is to be corrected by little.
+        """
+        every, most = self.search.every, self.search.at_most
+        if found:
+            return every
+        if 2 * self._wait >= most and not self.M.any() and self._scale + 1 < len(SCALES):
+            self._scale, self._begun = self._scale + 1, 0
+            return every
+        return min(2 * self._wait, most)
 
     def _starts(self, count: int) -> list[Start]:
         """Where replays begin, each with a wind and a luck of its own."""
@@ -217,7 +230,8 @@ class Counterfactual:
 
     def _renew(self) -> None:
         """Begins the search anew around M, when the record is twice as long or it came to rest."""
-        step = self._state.step / self.search.step
+        first = SCALES[self._scale] * self.search.step
+        step = self._state.step / first
         moves = np.tile(self.record.per_size > 0, self._shape[0])
         met = not np.any(moves & ~self._basis.any(axis=0))  # no coordinate moves for the first time
         if NARROW < step < WIDE and met and self.record.steps < 2 * self._begun:
@@ -225,7 +239,7 @@ class Counterfactual:
         self._basis, self._begun = self.record.features(self.search.components), self.record.steps
         d_u = self._shape[1]
         mean = self.M.swapaxes(0, 1).reshape(d_u, -1) @ np.linalg.pinv(self._basis)
-        self._state = cma.start(mean.ravel(), self.search.step)
+        self._state = cma.start(mean.ravel(), first)
 
     def _maps(self, points: np.ndarray) -> np.ndarray:
         """Points of the search as M: (n, h, d_u, d_w)."""
@@ -276,6 +290,8 @@ class Counterfactual:
         try:
             fresh.restore(arrays, self.simulator.d_x)
             counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}
+            if counts["_scale"] >= len(SCALES):
+                raise IndexError(f"_scale is {counts['_scale']}")
             rng = np.random.default_rng(0)
             rng.bit_generator.state = memory["generator"]
             decisions = [str(each) for each in memory["decisions"]]
@@ -328,4 +344,4 @@ def choose(costs: np.ndarray, margin: float, spread: float) -> int:
     return BASE if sure(costs[:, :1] - base, spread)[0] else 0
 
 
-COUNTS = ("_since", "_this_episode", "_begun", "_wait", "_horizon", "episode")
+COUNTS = ("_since", "_this_episode", "_begun", "_scale", "_wait", "_horizon", "episode")

@@ -27,6 +27,8 @@ REST = 4
 """episodes that the base policy acts after the first step back"""
 LONGEST = 64
 """and at most"""
+ANEW = 2000
+"""predictions that told nothing, after which waiting looks anew: one glitch must not last"""
 
 
 class Guard:
@@ -52,7 +54,7 @@ class Guard:
         """what was decided, in sentences"""
         self.waiting = self._window is not None
         """whether nothing is adapted yet, as nothing in ŵ can be told from its past"""
-        self._past = Predictable(*(self._window or (1, 1)))
+        self._past = self._blank()
         self._total = 0.0
         self._until_base, self._gap = FIRST, 2
         self._rest, self._next_rest = 0, REST
@@ -65,12 +67,26 @@ class Guard:
         self._past.see(w_hat)
         told = self._past.told
         if told:
-            self.waiting = False
-            self._total = math.nan  # part of this episode was the base policy's
+            self.begin()
             self.say(f"began to adapt: the past tells {100 * told:.0f} % of the disturbance")
 
+        elif self._past.predicted >= ANEW:
+            self._past = self._blank()
+
+    def _blank(self) -> Predictable:
+        return Predictable(*(self._window or (1, 1)))
+
+    def begin(self) -> None:
+        """Waits no longer; part of this episode was the base policy's."""
+        self.waiting, self._total = False, math.nan
+
+    def torn(self) -> None:
+        """Part of an episode was not seen: its return tells nothing, and ŵ does not follow on."""
+        self._total = math.nan
+        self._past.cut()
+
     def step(self, reward: float) -> None:
-        """One step's reward."""
+        """One step's reward; NaN where it is not known."""
         self._total += reward
 
     def left(self) -> None:
@@ -83,13 +99,11 @@ class Guard:
         total, self._total = self._total, 0.0
         self.episode += 1
         self._past.cut()
-        if not math.isfinite(total):
-            return False  # it had a fault, and tells nothing
-        kept = self.base if self.resting or self.waiting else self.adapted
+        if self.waiting or not math.isfinite(total):
+            return False  # of another wind than what ends the waiting; or it had a fault
+        kept = self.base if self.resting else self.adapted
         kept.append(total)
         del kept[:-KEPT]
-        if self.waiting:
-            return False
         return self._after_base() if self.resting else self._after_adapted()
 
     def _after_base(self) -> bool:
@@ -151,7 +165,7 @@ class Guard:
             found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
             found |= {name: bool(memory[name]) for name in FLAGS}
             found["_total"] = float(memory["_total"])
-            past = Predictable(*(self._window or (1, 1)))
+            past = self._blank()
             past.restore(memory["past"])
         except (KeyError, TypeError) as error:
             raise ValueError(f"it is no memory of a guard: {error!r}") from error

@@ -73,8 +73,10 @@ class Module:
             self.teacher.reset()
         if self.guard is not None:
             self.guard.reset()
+            if self.mid_episode.any():
+                self.guard.torn()
         self._forget()
-        self.telling.begin(0)
+        self.telling.begin()
         if not self.explores:
             self.engine.quieten()
 
@@ -109,6 +111,8 @@ class Module:
 
     def unfreeze(self) -> None:
         """Adapts again, from where it was."""
+        if self.frozen and self.guard is not None:  # which saw nothing meanwhile
+            (self.guard.torn if self.mid_episode.any() else self.guard.left)()
         self.frozen = False
         if self.resting:  # what was seen while frozen must not reach the next episode
             self._end(self.mid_episode)
@@ -116,9 +120,8 @@ class Module:
     def begin(self, x: np.ndarray, rows: np.ndarray | None = None) -> None:
         """Episodes begin in rows (all if None), wherever the last ones were."""
         rows = self._all if rows is None else rows
-        left = rows & self.mid_episode
-        self._end(left)
-        if self.guard is not None and left.any():
+        self._end(rows & self.mid_episode)
+        if self.guard is not None and rows.any():
             self.guard.left()
         if self.teacher is not None:
             self.teacher.left()
@@ -204,6 +207,8 @@ class Module:
         made, alone = pending.made, pending.alone
         rests = self.resting
         learn = reward is not None and not (self.frozen or rests or self.waiting)
+        if reward is None and self.guard is not None:
+            self.guard.step(np.nan)
         reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
         u = np.array(made.action) if made.odd else made.action  # a copy where it may be the agent's
         flagless = terminated is None and truncated is None
@@ -236,11 +241,11 @@ class Module:
             self.mid_episode = self._all
         if not calm or fault is not self._none:
             self._settle(fault, usable, valid, alone, reward)
-        if self.guard is not None and self.waiting:
-            self.guard.feel(seen.w_hat[0] if fault is self._none else None)
         if self.teacher is not None and learn:
             self._teach(seen.w_hat[0], fault is self._none, bool(terminated[0]))
         report = self._report(pending, seen.w_hat, u, fault)
+        if self.guard is not None and self.waiting:
+            self.guard.feel(seen.w_hat[0] if fault is self._none else None)
         if self.guard is not None and not self.frozen:
             self._judge(self.guard, reward)
         return self._told(report)
@@ -271,7 +276,8 @@ class Module:
 
     def _told(self, report: Report) -> Report:
         """The report, with whether something was decided."""
-        news = self.telling.step(self.clipped, bool(self.ended[0]))
+        cut_off = bool(report.clipped[0]) and bool(report.correction[0].any())
+        news = self.telling.step(cut_off, bool(self.ended[0]))
         return report._replace(decided=self._all) if news else report
 
     def _report(

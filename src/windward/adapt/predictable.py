@@ -18,6 +18,8 @@ SURE = 5.0
 """standard errors by which it must tell something"""
 EVERY = 10
 """steps between regressions"""
+BOUND = 2.0
+"""largest values of its past that a prediction may have: weights fitted to a calm are any size"""
 RIDGE = 1e-3
 """over the mean square of what is regressed on"""
 NUMBERS = ("gram", "cross", "weights", "gain", "gain2", "squares", "window")
@@ -61,7 +63,9 @@ class Predictable:
             self.cut()
             return
         if self.steps >= self.h:  # a beginning has a past of zeros
-            missed = w_hat - (self.weights * self.window).sum(axis=1)
+            bound = BOUND * np.abs(self.window).max(axis=1)
+            guess = (self.weights * self.window).sum(axis=1)
+            missed = w_hat - np.clip(guess, -bound, bound)
             gain = square - np.square(missed)
             self.gain, self.gain2 = self.gain + gain, self.gain2 + np.square(gain)
             self.squares, self.predicted = self.squares + square, self.predicted + 1

@@ -87,7 +87,7 @@ def restore(
     module.faults.clear()
     module.faults.update(header["faults"])
     module.x = x
-    module.telling.begin(module.clipped)
+    module.telling.begin()
 
 
 def _restore_parts(

@@ -29,6 +29,9 @@ class Shell:
                 "M is kept by replays here; to set it yourself say gradient='reinforce'"
             )
         self._module.engine.M = M
+        guard = self._module.guard
+        if guard is not None and guard.waiting:  # as with M0
+            guard.begin()
 
     @property
     def signal(self) -> str:

@@ -14,26 +14,26 @@ class Telling:
 
     def __init__(self, judge: Counterfactual | Guard | None) -> None:
         self._judge = judge
-        self.begin(0)
+        self.begin()
 
-    def begin(self, clipped: int) -> None:
-        """From now on; so many actions were cut off before."""
+    def begin(self) -> None:
+        """From now on."""
         self._said = 0 if self._judge is None else len(self._judge.decisions)
-        self._steps, self._clipped_before = 0, clipped
+        self._steps = self._cut = 0
 
-    def step(self, clipped: int, ended: bool) -> bool:
-        """After a step with which so many actions have been cut off in all: whether there is news.
+    def step(self, cut_off: bool, ended: bool) -> bool:
+        """After a step, of which a corrected action was cut off or not: whether there is news.
 
         Corrections that only push against the bounds are told once, when an episode is over.
         """
         judge = self._judge
         if judge is None:
             return False
-        self._steps += 1
+        self._steps, self._cut = self._steps + 1, self._cut + cut_off
         if ended:
-            cut = (clipped - self._clipped_before) / self._steps
+            cut = self._cut / self._steps
             if cut > SATURATED and not any(BOUNDS in each for each in judge.decisions):
                 judge.say(f"{percent(cut)} of the actions {BOUNDS}: more changes nothing")
-            self._steps, self._clipped_before = 0, clipped
+            self._steps = self._cut = 0
         said, self._said = self._said, len(judge.decisions)
         return said != self._said

@@ -21,7 +21,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
     M by replays, MF-GPC, or DMF-GPC for discrete actions, whose logits are corrected. Put it
     outside whatever disturbs the environment. `info["windward"]` has w_hat, correction, noise (both
     in actions scaled to [-1, 1]), action (as executed), clipped, fault, resting (the guard left
-    this episode to the base policy) and decided (with this step something was decided about M, or
+    this step to the base policy) and decided (with this step something was decided about M, or
     found; the last of `decisions` says what).
 
     Args:
@@ -37,11 +37,13 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         and, with V of the model, "advantage" are those of `mf_gpc`. States of "response" are what
         is observed, 64 numbers at most, also where ŵ has other coordinates. "counterfactual"
         replays the recorded ŵ in the simulator under other M, without exploration, and needs "pd3"
-        and the model, or the logits for discrete actions. "auto" is that where it can be had and
-        eta, sigma and M0 are left alone, else the paper's; `.gradient` says which.
+        and the model, or the logits for discrete actions. "auto" is that where it can be had, else
+        "advantage" with V of the model, else "reinforce", both with baseline="regression"; with
+        eta, sigma or M0, and for discrete actions, the paper's. `.gradient` says which.
       sigma: standard deviation of the noise, in actions scaled to [-1, 1]. eta: learning rate.
       guard: whether adaptation is judged, and steps back where it does harm: by replays for
-        "counterfactual"; else by returns, for which some episodes are left to the base policy.
+        "counterfactual"; else by returns, for which some episodes are left to the base policy, and
+        nothing begins before ŵ can be told from its past, unless eta, sigma or M0 is given.
       options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes, projection,
         M0 ...; for continuous actions every_steps, for "reinforce" 64 if nothing is said: M moves
         with every 64th step, and gradients are summed until then; and fit_every, "auto" here. For

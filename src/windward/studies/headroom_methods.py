@@ -131,12 +131,12 @@ METHODS = {
     "quadratic": Method(partial(robust, gradient="quadratic"), "simulator"),
     "response": Method(partial(robust, gradient="response"), "simulator, states"),
     "critic": Method(
-        partial(robust, signal="pd2", gradient="reinforce", baseline="regression"),
+        partial(robust, signal="pd2", gradient="advantage", baseline="regression", lam=0.9),
         "values of the policy", patience=3, shipped=True,
     ),
     "advantage": Method(
-        partial(robust, signal="pd2", gradient="advantage", baseline="regression"),
-        "values of the policy", patience=3, shipped=True,
+        partial(robust, gradient="advantage"), "simulator for ŵ, values of the policy",
+        patience=3, shipped=True,
     ),
     "counterfactual": Method(
         partial(robust, gradient="counterfactual"), "simulator", discrete=True
