@@ -78,7 +78,7 @@ class RobustPolicy(Shell):
         )  # fmt: skip
         self._waiting = False
         self.last: Report | None = None
-        """what the last step came to: w_hat, correction, noise, action, clipped, fault"""
+        """what the last step came to: w_hat, correction, noise, action, clipped, fault ..."""
 
     def predict(
         self,
@@ -89,7 +89,8 @@ class RobustPolicy(Shell):
     ) -> tuple[Any, Any]:
         """(action, state): the base policy's action, corrected.
 
-        `deterministic` is the base policy's; exploration is part of adapting, until `freeze`.
+        `deterministic` is the base policy's; exploration is part of adapting, from when the guard
+        lets it begin until `freeze`.
         `episode_start` begins new episodes in its rows.
         """
         x, single = self._rows(observation)

@@ -21,6 +21,7 @@ SHIPPED = {
     "Pendulum-v1": "pendulum",
     "InvertedPendulum-v5": "inverted_pendulum",
     "Hopper-v5": "hopper",
+    "HalfCheetah-v5": "half_cheetah",
     "CartPole-v1": "cartpole",
 }
 """environment -> name of the file in bases/data"""
