@@ -1,8 +1,10 @@
 """What the README claims: its code runs, the recipes' defaults work, results hold the bounds."""
 
+import csv
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -128,6 +130,56 @@ def test_the_benchmark_of_training_reaches_what_is_asked() -> None:
         "fraction_of_limit_seeds": "{} with two agents at once",
     }.items():
         assert shown.format(f"{report[key]:.2f}") in readme
+
+
+def results(*names: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "docs" / "results").joinpath(*names).read_text())
+    return found
+
+
+def test_a_pushed_pole_stands_in_the_results() -> None:
+    """Mean return of episodes 6 to 15, on winds, seeds and policies used for nothing else."""
+    readme, folder = (ROOT / "README.md").read_text(), ROOT / "docs/results/inverted-pendulum"
+    runs = sorted(folder.glob("*/episodes.csv"))
+    assert len(runs) >= 6
+    for run in runs:
+        returns: dict[tuple[str, str], list[float]] = {}
+        with run.open() as file:
+            for row in csv.DictReader(file):
+                if 5 <= int(row["episode"]) < 15:
+                    key = row["policy"], row["seed"]
+                    returns.setdefault(key, []).append(float(row["return"]))
+        base, adapted = (
+            [np.mean(each) for (policy, _), each in returns.items() if policy == name]
+            for name in ("base", "adapted")
+        )
+        assert np.mean(base) < 400
+        assert np.mean(adapted) >= 900
+        cells = [", ".join(f"{each:.0f}" for each in means) for means in (base, adapted)]
+        assert f"| {' | '.join(cells)} |" in readme
+
+
+def test_headroom_on_linear_systems_reaches_what_is_asked() -> None:
+    found = results("headroom-linear", "summary.json")["headroom"]
+    for name in ("regression", "quadratic"):
+        assert found["10x5"][name]["mean"] >= 0.65
+        assert round(found["2x1"][name]["mean"], 2) >= 0.95
+    assert found["10x5"]["response"]["mean"] >= 0.80
+
+
+def test_headroom_on_pendulum_reaches_what_is_asked_and_nothing_is_lost() -> None:
+    found = results("headroom", "summary.json")
+    slow = found["headroom"]["pendulum-slow-sine"]
+    assert slow["counterfactual"]["mean"] >= 0.70
+    assert slow["learned"]["mean"] >= 0.40
+    calm = {name: by["counterfactual"] for name, by in found["nothing"].items()}
+    for world in ("linear-2x1", "linear-10x5", "pendulum", "inverted-pendulum"):
+        for kind in ("calm", "noise"):
+            assert calm[f"{world}-{kind}"]["mean"] >= -0.01
+            assert calm[f"{world}-{kind}"]["worst"] >= -0.05
+    for world in ("hopper", "halfcheetah"):
+        for kind in ("calm", "noise"):
+            assert calm[f"{world}-{kind}"]["interval"][1] >= -0.01
 
 
 def test_the_readme_shows_the_demo_as_it_came_out() -> None:

@@ -212,6 +212,9 @@ def test_writes_what_it_reports_and_repeats_nothing(
     monkeypatch.setattr(runs, "perform", refuse)
     assert study.run(settings, console) == summary
     assert study.run(replace(settings, compute=False), console)["headroom"] == summary["headroom"]
+    # Methods that were not run, more patient ones among them, ask nothing of the base policy.
+    every = replace(settings, methods=(), compute=False)
+    assert study.run(every, console)["headroom"] == summary["headroom"]
     with pytest.raises(ValueError, match=r"4 of 4 runs failed.*\n.*regression, seed 100"):
         study.run(replace(settings, redo=("regression",)), console)
 

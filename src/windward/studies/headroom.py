@@ -240,16 +240,25 @@ def _jobs(
         ]  # fmt: skip
         one = settings.episodes or case.episodes
         patience = {method: METHODS[method].patience if case.gains else 1 for method in usable}
-        # Base and best go as far as the most patient, whose episodes they are compared on.
-        longest = max(patience.values())
-        for method in usable:
-            episodes = one * (longest if method in (BASE, BEST) else patience[method])
+
+        def of(method: str, times: int, name: str = name, one: int = one) -> list[Job]:
             M = best[name] if method == BEST else None
             numbers = tuned[name].get(method, {})
-            jobs += [
-                Job(name, method, seed, episodes, settings.max_steps, False, numbers, M)
+            return [
+                Job(name, method, seed, one * times, settings.max_steps, False, numbers, M)
                 for seed in _seeds(settings)
             ]
+
+        made = {each: of(each, patience[each]) for each in usable if each not in (BASE, BEST)}
+        if not settings.compute:  # whoever was not run does not count
+            made = {
+                each: own for each, own in made.items()
+                if all(stored(job, settings.runs) is not None for job in own)
+            }  # fmt: skip
+        # Base and best go as far as the most patient, whose episodes they are compared on.
+        longest = max((patience[each] for each in made), default=1)
+        for method in usable:
+            jobs += made.get(method, of(method, longest) if method in (BASE, BEST) else [])
     return jobs
 
 
