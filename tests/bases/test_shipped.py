@@ -11,7 +11,6 @@ import pytest
 import windward as ww
 from windward.bases.shipped import SHIPPED
 
-
 MISSED = {"HalfCheetah-v5": 0.8}
 """Bellman error over the size of the costs, at most, where it is not 0.5: a quick gait is hard"""
 
