@@ -1,5 +1,7 @@
 """Replays for discrete actions: the base policy draws, and every candidate has the same luck."""
 
+from dataclasses import replace
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -328,7 +330,7 @@ def test_logits_that_fail_in_a_replay(how):
         return BAD[how](found) if len(x) > 1 and ill[0] else found
 
     ill, agent = [True], Agent()
-    env = made(logits=logits)
+    env = made(logits=logits, search=replace(QUICK, at_most=200))  # at one size of steps
     with pytest.warns(ww.Fault):
         _, x = ran(env, 30, agent)
     assert set(env.faults) == {"signal"}
