@@ -310,11 +310,11 @@ def test_the_search_goes_on_and_begins_anew_when_the_record_has_doubled():
     env = made(length=30)
     ran(env, 30)
     teacher = env._module.teacher
-    begun, generation = teacher._begun, int(teacher._state.generation)
+    begun, generation = teacher._begun, int(teacher._cma.generation)
     assert begun <= 30
     assert generation > 0
     teacher.update()
-    assert (teacher._begun, int(teacher._state.generation)) == (begun, generation + 1)
+    assert (teacher._begun, int(teacher._cma.generation)) == (begun, generation + 1)
     drive(env, policy, 2 * begun, env.unwrapped._get_obs())
     teacher.update()
     assert teacher._begun >= 2 * begun
@@ -351,7 +351,7 @@ def test_short_windows_and_short_records(settings):
     env = made(length=30, **settings)
     ran(env, 40 if "h" in settings else 4)
     assert not env.faults
-    assert env._module.teacher._state.generation > 0
+    assert env._module.teacher._cma.generation > 0
 
 
 def test_where_nothing_is_found_smaller_steps_are_tried(monkeypatch):
@@ -363,7 +363,7 @@ def test_where_nothing_is_found_smaller_steps_are_tried(monkeypatch):
     sizes, waits = [], []
 
     def next_wait(found, plain=teacher._next):
-        sizes.append(float(teacher._state.step))
+        sizes.append(float(teacher._cma.step))
         waits.append(plain(found))
         return waits[-1]
 
@@ -381,8 +381,9 @@ def test_a_coordinate_that_begins_to_move_is_met_at_once():
     ran(env, 30)
     teacher = env._module.teacher
     assert not teacher._basis.reshape(-1, 5, 2)[..., 0].any()
-    teacher.record.add(teacher.record.pieces[-1][-1].x, np.array([0.5, 0.1]))
-    teacher.record.add(teacher.record.pieces[-1][-1].x, np.array([0.5, 0.1]))
+    last = teacher.record.pieces[-1][-1]
+    teacher.record.add(last.x, np.array([0.5, 0.1]), last.phi)
+    teacher.record.add(last.x, np.array([0.5, 0.1]), last.phi)
     begun = teacher._begun
     teacher._renew()
     assert teacher._begun > begun
@@ -393,12 +394,12 @@ def test_a_search_that_came_to_rest_begins_anew_around_M():
     env = made(length=30)
     ran(env, 40)
     teacher = env._module.teacher
-    teacher.M = teacher._maps(np.arange(1.0, 1.0 + len(teacher._state.mean)))[0]
-    teacher._state = teacher._state._replace(step=np.array(1e-3))
+    teacher.M = teacher._maps(np.arange(1.0, 1.0 + len(teacher._cma.mean)))[0]
+    teacher._cma = teacher._cma._replace(step=np.array(1e-3))
     teacher._renew()
-    assert teacher._state.generation == 0
-    assert teacher._state.step == QUICK.step
-    np.testing.assert_allclose(teacher._maps(teacher._state.mean)[0], teacher.M, atol=1e-9)
+    assert teacher._cma.generation == 0
+    assert teacher._cma.step == QUICK.step
+    np.testing.assert_allclose(teacher._maps(teacher._cma.mean)[0], teacher.M, atol=1e-9)
 
 
 STANDS = -100.0

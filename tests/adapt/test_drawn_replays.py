@@ -200,8 +200,11 @@ def test_the_right_sign_is_found(sign):
         for t in range(80):
             w = np.array([1.0 if t // 8 % 2 else -1.0])
             teacher.simulator.x = line.x
-            teacher.before(None)
-            line.x = line.step(line.x[None], rng.integers(2, size=1))[0][0] + w
+            u = rng.integers(2, size=1)
+            teacher.before(None, u)
+            line.x = line.step(line.x[None], u)[0][0] + w
+            teacher.simulator.x = line.x
+            assert teacher.amend(w[None], None)[0] == w
             teacher.after(w, True, False, t == 79)
     assert "began to correct" in teacher.decisions[0]
     (M,) = teacher.M_for_w_hat

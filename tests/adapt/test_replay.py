@@ -198,7 +198,7 @@ def filled(w, h=3, kept=8, cuts=()):
     for t, each in enumerate(w):
         if t in cuts:
             record.cut()
-        record.add(np.array([float(t), 0.0]), each)
+        record.add(np.array([float(t), 0.0]), each, np.zeros(1))
     return record
 
 
@@ -213,7 +213,7 @@ def test_windows_are_newest_first_and_begin_with_zeros():
             np.testing.assert_array_equal(visit.w_hat, own[i])
     record.cut()
     record.cut()  # twice is once
-    record.add(np.zeros(2), w[0])
+    record.add(np.zeros(2), w[0], np.zeros(1))
     assert len(record.pieces) == 3
     assert not record.pieces[2][0].window.any()
 

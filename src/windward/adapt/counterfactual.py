@@ -16,6 +16,8 @@ from threadpoolctl import threadpool_limits
 
 from windward import checks
 from windward.adapt import cma
+from windward.adapt.amended import Amended
+from windward.adapt.flaw import flaw
 from windward.adapt.replay import Record, Start, replay
 from windward.adapt.replayed import Replayed
 from windward.bases.dynamics import LearnedSimulator
@@ -64,6 +66,7 @@ class Search:
 BASE, HALF = 1, 2  # places of candidates beside M itself, which is 0
 LIKELY = 0.5  # standard errors by which one M must be better than another
 NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
+LOOK = 1000  # steps of an episode after which the simulator's flaws are looked for anyway
 SCALES = (1.0, 1 / 4, 1 / 16)  # of the first step, one after the other where nothing is found
 
 
@@ -91,19 +94,24 @@ class Counterfactual:
     def reset(self) -> None:
         """As when it was made."""
         self.record = self._blank()
+        self.amended = Amended(self.simulator, self.policy.d_u, self.policy.coded)
+        """what replays run in"""
         self.M = np.zeros(self._shape)
         """for ŵ in its sizes"""
         self._basis = np.zeros((0, self._shape[0] * self._shape[2]))
         """components of the window in which the search draws"""
-        self._state = cma.start(np.zeros(0), self.search.step)
+        self._cma = cma.start(np.zeros(0), self.search.step)
         self._rng = np.random.default_rng((self._seed, 7))
         self._since, self._this_episode, self._begun, self._scale = 0, 0, 0, 0
+        self._unlooked = 0
         self._horizon = self.search.horizon
         self._wait = self.search.every
         self.episode = 0
         self.decisions: list[str] = [self.refusal] if self.refusal else []
         """what was decided about M, in sentences"""
         self._x: np.ndarray | None = None
+        self._u: np.ndarray | None = None
+        self._phi = np.zeros(0)
 
     @property
     def M_for_w_hat(self) -> np.ndarray:
@@ -121,12 +129,25 @@ class Counterfactual:
         self.record.cut()
         self._this_episode = 0
 
-    def before(self, x: Any) -> None:
-        """Called before the environment is stepped, with what is observed, rows."""
+    def before(self, x: Any, u: np.ndarray) -> None:
+        """Called before the environment is stepped, with observation and action, rows."""
+        self._x, self._u = self._state(x), u
+
+    def _state(self, x: Any) -> np.ndarray | None:
+        """Where the environment is; None if that cannot be told."""
         if isinstance(self.simulator, LearnedSimulator):  # its states are what is observed
-            self._x = self.simulator.state_of(x)[0] if np.isfinite(x).all() else None
-        else:
-            self._x = self.simulator.state()
+            return self.simulator.state_of(x)[0] if np.isfinite(x).all() else None
+        return self.simulator.state()
+
+    def amend(self, w_hat: np.ndarray, x_next: Any) -> np.ndarray:
+        """ŵ of the step, rows, without what is known to be wrong with the simulator."""
+        now = self._state(x_next)
+        if self._x is None or now is None:
+            return w_hat
+        phi = self.amended.phi(self._x[None], self._u, now - w_hat)
+        self._phi = phi[0]
+        Theta = self.amended.Theta
+        return w_hat - phi @ Theta.T if Theta.any() else w_hat
 
     def after(self, w_hat: np.ndarray, usable: bool, terminated: bool, ended: bool) -> bool:
         """A step is over; whether M may have changed."""
@@ -134,8 +155,8 @@ class Counterfactual:
         if self.refusal:
             return False
         if usable and self._x is not None:
-            self.record.add(self._x, w_hat.astype(np.float64))
-            self._since += 1
+            self.record.add(self._x, w_hat.astype(np.float64), self._phi)
+            self._since, self._unlooked = self._since + 1, self._unlooked + 1
         due = int(self._since >= self._wait)
         if terminated:  # an end that might have been avoided
             self._wait = search.every
@@ -146,14 +167,36 @@ class Counterfactual:
             self._this_episode = 0
         if ended or not usable:
             self.record.cut()
-        if not due or not len(self.record):
+        look = (ended or self._unlooked >= LOOK) and len(self.record) > 0
+        if not (look or due) or not len(self.record):
             return False
         # Small matrix products are slower on many threads than on one.
         with threadpool_limits(1, user_api="blas"):
+            mended = look and self._mend()
+            due = max(due, int(mended))
             found = [self.update() for _ in range(due)]
-        self._wait, self._since = self._next(any(found)), 0
+        if due:
+            self._wait, self._since = self._next(any(found)), 0
         self._this_episode += 0 if ended else due
-        return any(found)
+        return mended or any(found)
+
+    def _mend(self) -> bool:
+        """Looks for what is wrong with the simulator; whether something is, and was not known."""
+        self._unlooked = 0
+        Theta, (w_hat, phi) = self.amended.Theta, self.record.pairs()
+        raw = [each + step @ Theta.T for each, step in zip(w_hat, phi, strict=True)]
+        found = flaw(raw, phi, self._shape[0], np.asarray(Theta.any(axis=1)))
+        if found is None or not found.Theta.any():
+            return False
+        self.amended.Theta = found.Theta
+        self.record.amend(found.Theta - Theta)
+        self.record.look(*found)
+        if Theta.any():
+            return False
+        self.say("the simulator is wrong: what a step tells of its error is put right")
+        # M answered to another ŵ, and the search is wherever that led it.
+        self.M, self._begun = np.zeros(self._shape), 0
+        return True
 
     def _next(self, found: bool) -> int:
         """Steps until the next update; where nothing was found for long it takes smaller steps.
@@ -175,7 +218,7 @@ class Counterfactual:
     def _replay(self, candidates: np.ndarray, starts: list[Start]) -> tuple[np.ndarray, np.ndarray]:
         """Costs of candidates from starts, and which stood: (starts, candidates)."""
         scaled, gamma = candidates * self.record.per_size, self.search.gamma
-        return replay(self.simulator, self.policy, starts, scaled, gamma)
+        return replay(self.amended, self.policy, starts, scaled, gamma)
 
     def update(self) -> bool:
         """Looks for a better M; whether there was one."""
@@ -192,12 +235,12 @@ class Counterfactual:
             now, stood = self._replay(M[None], starts)
             if stood.all() and not np.ptp(now):
                 return False  # every step is worth the same, and none is lost
-        points = cma.ask(self._state, self._rng)
+        points = cma.ask(self._cma, self._rng)
         costs = self._generation(self._maps(points), starts)
         candidates = [M, 0 * M, 0.5 * M]
         if costs is not None:
-            self._state = cma.tell(self._state, points, costs)
-            best = np.stack([points[costs.argmin()], self._state.mean])
+            self._cma = cma.tell(self._cma, points, costs)
+            best = np.stack([points[costs.argmin()], self._cma.mean])
             candidates.extend(self._maps(best))
         return self._judge(np.stack(candidates))
 
@@ -231,7 +274,7 @@ class Counterfactual:
     def _renew(self) -> None:
         """Begins the search anew around M, when the record is twice as long or it came to rest."""
         first = SCALES[self._scale] * self.search.step
-        step = self._state.step / first
+        step = self._cma.step / first
         moves = np.tile(self.record.per_size > 0, self._shape[0])
         met = not np.any(moves & ~self._basis.any(axis=0))  # no coordinate moves for the first time
         if NARROW < step < WIDE and met and self.record.steps < 2 * self._begun:
@@ -239,7 +282,7 @@ class Counterfactual:
         self._basis, self._begun = self.record.features(self.search.components), self.record.steps
         d_u = self._shape[1]
         mean = self.M.swapaxes(0, 1).reshape(d_u, -1) @ np.linalg.pinv(self._basis)
-        self._state = cma.start(mean.ravel(), first)
+        self._cma = cma.start(mean.ravel(), first)
 
     def _maps(self, points: np.ndarray) -> np.ndarray:
         """Points of the search as M: (n, h, d_u, d_w)."""
@@ -273,8 +316,9 @@ class Counterfactual:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything in numbers, for a file."""
-        state = {f"search_{name}": each for name, each in self._state._asdict().items()}
-        return {**self.record.arrays(), "M": self.M, "basis": self._basis, **state}
+        state = {f"search_{name}": each for name, each in self._cma._asdict().items()}
+        own = {"M": self.M, "basis": self._basis, "Theta": self.amended.Theta}
+        return {**self.record.arrays(), **own, **state}
 
     def memory(self) -> dict[str, Any]:
         """The rest, as JSON can hold it."""
@@ -288,7 +332,7 @@ class Counterfactual:
         """Goes on from what `arrays` and `memory` gave; what does not fit changes nothing."""
         fresh = self._blank()
         try:
-            fresh.restore(arrays, self.simulator.d_x)
+            fresh.restore(arrays, self.simulator.d_x, self.amended.Theta.shape[1])
             counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}
             if counts["_scale"] >= len(SCALES):
                 raise IndexError(f"_scale is {counts['_scale']}")
@@ -297,11 +341,14 @@ class Counterfactual:
             decisions = [str(each) for each in memory["decisions"]]
             checks.finite_array("M", arrays["M"])
             checks.shape("M", arrays["M"], self._shape, "(h, d_u, d_w)")
+            checks.finite_array("Theta", arrays["Theta"])
+            checks.shape("Theta", arrays["Theta"], self.amended.Theta.shape, "(d_x, d_x + d_u)")
             state = self._state_in(arrays)
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"it is no record of replays: {error!r}") from error
         self.record, self._rng, self.decisions = fresh, rng, decisions
-        self.M, self._basis, self._state = arrays["M"], arrays["basis"], state
+        self.M, self._basis, self._cma = arrays["M"], arrays["basis"], state
+        self.amended.Theta = arrays["Theta"]
         for name, value in counts.items():
             setattr(self, name, value)
 
@@ -344,4 +391,6 @@ def choose(costs: np.ndarray, margin: float, spread: float) -> int:
     return BASE if sure(costs[:, :1] - base, spread)[0] else 0
 
 
-COUNTS = ("_since", "_this_episode", "_begun", "_scale", "_wait", "_horizon", "episode")
+COUNTS = (
+    "_since", "_unlooked", "_this_episode", "_begun", "_scale", "_wait", "_horizon", "episode",
+)  # fmt: skip

@@ -177,7 +177,7 @@ class Module:
         """Lets the source predict; whether it could."""
         try:
             if self.teacher is not None:
-                self.teacher.before(self.x)
+                self.teacher.before(self.x, np.asarray(action))
             in_time, _ = self._in_time(self.source.before, np.asarray(action))
         except Exception as error:  # a simulator may fail in any way
             self.faults.note("signal", self._all, repr(error))
@@ -337,6 +337,9 @@ class Module:
             happened = happened.mended(good)  # good rows must not fail for what others hold
         try:
             in_time, aux = self._in_time(self.source.after, happened)
+            if in_time and self.teacher is not None:
+                w_hat = self.teacher.amend(aux[signals.W], happened.x_next)
+                aux = {**aux, signals.W: w_hat}
             aux = self.engine.shaped(aux) if in_time else {}
         except Exception as error:  # a critic or a simulator may fail in any way
             self.faults.note("signal", good, repr(error))

@@ -11,16 +11,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from windward.adapt.amended import Amended
 from windward.adapt.predictable import Predictable
 from windward.adapt.replayed import Luck, Replayed, nothing
-from windward.bases.dynamics import LearnedSimulator
-from windward.envs.simulators import Simulator
 
 RIDGE = 1e-5  # of the forecast, over the mean square of what it is made from
 PIECE = 200  # steps
 LEAST = 1e-4  # of the sum of the components' squares: what is smaller is noise
 BEGINNINGS = 0.05  # what windows of an episode's first steps weigh beside all others
 FORECAST_BOUND = 4.0  # in sizes of ŵ
+REMNANT = 0.05  # of a simulator's error that was taken out of ŵ: what is left of it is no wind
+MOST = 0.8  # of the steps, by which that is told
+ODD = 0.5  # of what ŵ usually is: a larger error of its prediction at an end is no wind
 ENOUGH = 200  # predictions of ŵ from its past, after which it is known whether they tell anything
 
 Pushes = Callable[[np.ndarray], np.ndarray]
@@ -31,7 +33,8 @@ class Visit(NamedTuple):
 
     x: np.ndarray  # (d_x,) the state before it
     window: np.ndarray  # (h, d_w) newest first, before it
-    w_hat: np.ndarray  # (d_w,)
+    w_hat: np.ndarray  # (d_w,) without the simulator's own error, as far as that is known
+    phi: np.ndarray  # (p,) what that error is told from
 
 
 class Start(NamedTuple):
@@ -55,6 +58,8 @@ class Record:
         self._pushes = pushes  # which sizes of ŵ are more than a learned simulator's own error
         self.pieces: list[list[Visit]] = []
         self.squares, self.steps = np.zeros(d_w), 0
+        self.wind = np.ones(d_w)
+        """1 for coordinates of ŵ that are more than what is left of the simulator's own error"""
         self._window = np.zeros((h, d_w))
         self._open = False
 
@@ -63,6 +68,7 @@ class Record:
         """1 over the root mean square of each coordinate of ŵ; 0 for those that do not move."""
         size = np.sqrt(self.squares / max(self.steps, 1))
         moves = size > 1e-6 * max(size.max(), 1e-12)
+        moves &= self.wind > 0
         if self._pushes is not None:
             moves &= self._pushes(size)
         return np.where(moves, 1.0 / np.where(moves, size, 1.0), 0.0)
@@ -71,12 +77,12 @@ class Record:
         """What comes next does not follow on what was."""
         self._window, self._open = np.zeros((self.h, self.d_w)), False
 
-    def add(self, x: np.ndarray, w_hat: np.ndarray) -> None:
+    def add(self, x: np.ndarray, w_hat: np.ndarray, phi: np.ndarray) -> None:
         """One more step; the oldest pieces are dropped when there are too many."""
         if not self._open or len(self.pieces[-1]) >= PIECE:
             self.pieces.append([])
             self._open = True
-        self.pieces[-1].append(Visit(x, self._window, w_hat))
+        self.pieces[-1].append(Visit(x, self._window, w_hat, phi))
         self._window = np.concatenate([w_hat[None], self._window[:-1]])
         self.squares = self.squares + w_hat**2
         self.steps += 1
@@ -85,6 +91,48 @@ class Record:
         dropped = {*first[: -self.kept], *later[: -max(1, self.kept // 2)]}
         if dropped:
             self.pieces = [piece for i, piece in enumerate(self.pieces) if i not in dropped]
+
+    def pairs(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+        """ŵ and φ of each piece, rows."""
+        w_hat = [np.array([visit.w_hat for visit in piece]) for piece in self.pieces]
+        return w_hat, [np.array([visit.phi for visit in piece]) for piece in self.pieces]
+
+    def amend(self, more: np.ndarray) -> None:
+        """Takes `more` φ out of ŵ; what follows begins anew."""
+        pieces = []
+        for piece, w_hat, phi in zip(self.pieces, *self.pairs(), strict=True):
+            # A piece that is no beginning has a past that is gone; its own first steps serve.
+            first = 0 if begins(piece) else self.h
+            w_hat = w_hat - phi @ more.T
+            before = np.concatenate([np.zeros((self.h, self.d_w)), w_hat])
+            pieces.append([
+                visit._replace(w_hat=w_hat[t], window=before[t : t + self.h][::-1])
+                for t, visit in enumerate(piece) if t >= first
+            ])  # fmt: skip
+        self.pieces = [piece for piece in pieces if piece]
+        self.cut()
+
+    def look(self, Theta: np.ndarray, a: np.ndarray) -> None:
+        """Tells wind from what is left of an error Θφ, and forgets how a piece ended if by that.
+
+        Where Θ does not hold, as where a cart meets the end of its rail, ŵ is none; what the wind
+        was then, and will be, is told by what it was before, with a.
+        """
+        w_hat, phi = (np.concatenate(each) for each in self.pairs())
+        usual, error = (np.quantile(np.abs(each), MOST, axis=0) for each in (w_hat, phi @ Theta.T))
+        self.wind = (usual >= REMNANT * error).astype(float)
+        limit = np.where((self.wind > 0) & a.any(axis=1), ODD * usual, np.inf)
+        for piece in self.pieces:
+            late = range(max(len(piece) - 2 * self.h, self.h), len(piece))
+            odd = (t for t in late if self._news(piece[t], a, limit))
+            del piece[next(odd, len(piece)) :]
+        self.squares = self.steps * np.square(np.concatenate(self.pairs()[0])).mean(axis=0)
+
+    @staticmethod
+    def _news(visit: Visit, a: np.ndarray, limit: np.ndarray) -> bool:
+        """Whether ŵ is far from what its past tells."""
+        told = np.einsum("dh,hd->d", a, visit.window)
+        return bool((np.abs(visit.w_hat - told) > limit).any())
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, for a file."""
@@ -95,17 +143,18 @@ class Record:
         lengths = np.array([len(piece) for piece in self.pieces], dtype=np.int64)
         counts = np.array([self.steps, self._open], dtype=np.int64)
         return kept | {
-            "lengths": lengths, "squares": self.squares, "now": self._window, "counts": counts
+            "lengths": lengths, "squares": self.squares, "wind": self.wind, "now": self._window,
+            "counts": counts,
         }  # fmt: skip
 
-    def restore(self, arrays: dict[str, np.ndarray], d_x: int) -> None:
+    def restore(self, arrays: dict[str, np.ndarray], d_x: int, p: int) -> None:
         """Goes on from what `arrays` gave; refuses what is no record."""
         lengths, (steps, is_open) = arrays["lengths"], arrays["counts"].tolist()
-        n, window = int(lengths.sum()), (self.h, self.d_w)
-        shapes = {"x": (n, d_x), "window": (n, *window), "w_hat": (n, self.d_w)}
+        n, window, size = int(lengths.sum()), (self.h, self.d_w), (self.d_w,)
+        shapes = {"x": (n, d_x), "window": (n, *window), "w_hat": (n, self.d_w), "phi": (n, p)}
         if not n:  # nothing recorded: an empty array has no shape to tell
             shapes = dict.fromkeys(shapes, (0,))
-        for name, shape in (shapes | {"squares": (self.d_w,), "now": window}).items():
+        for name, shape in (shapes | {"squares": size, "wind": size, "now": window}).items():
             each = arrays[name]
             if each.shape != shape or each.dtype.kind != "f" or not np.isfinite(each).all():
                 raise ValueError(f"the record of steps is damaged in {name!r}")
@@ -116,6 +165,7 @@ class Record:
         ends = [0, *np.cumsum(lengths).tolist()]
         self.pieces = [visits[a:b] for a, b in pairwise(ends)]
         self.squares, self._window = arrays["squares"], arrays["now"]
+        self.wind = arrays["wind"]
         self.steps, self._open = steps, bool(is_open)
 
     def __len__(self) -> int:
@@ -235,7 +285,7 @@ def begins(piece: list[Visit]) -> bool:
 
 
 def replay(
-    simulator: Simulator | LearnedSimulator,
+    simulator: Amended,
     policy: Replayed,
     starts: list[Start],
     candidates: np.ndarray,

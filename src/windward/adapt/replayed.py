@@ -26,6 +26,9 @@ class Replayed(Protocol):
 
     d_u: int
 
+    def coded(self, u: Any) -> np.ndarray:
+        """Actions, rows, as (n, d_u) numbers: those in a box from -1 to 1, others one-hot."""
+
     def luck(self, rng: np.random.Generator, horizon: int) -> np.ndarray:
         """What it draws in the steps of one replay, (horizon, k)."""
 
@@ -37,7 +40,8 @@ class Boxed:
     """u = clip(π(x) + half·correction), half the space's half width: nothing is drawn."""
 
     def __init__(self, space: gym.spaces.Box, policy: Callable[[Any], np.ndarray]) -> None:
-        self.d_u, self._policy = ActionCode(space).size, policy
+        code = ActionCode(space)
+        self.d_u, self.coded, self._policy = code.size, code.encode, policy
         self._low, self._high = space.low.astype(np.float64), space.high.astype(np.float64)
         self._half = (self._high - self._low) / 2
 
@@ -62,7 +66,7 @@ class Drawn:
 
     def __init__(self, space: gym.spaces.Discrete, logits: Callable[[Any], np.ndarray]) -> None:
         self.d_u, self._start, self._logits = int(space.n), int(space.start), logits
-        self._dtype = space.dtype
+        self._dtype, self.coded = space.dtype, ActionCode(space).encode
 
     def luck(self, rng: np.random.Generator, horizon: int) -> np.ndarray:
         """See Replayed."""
