@@ -43,6 +43,9 @@ class Actuation(Protocol):
     def alone(self, base: Any) -> Executed:
         """Base actions where they can be executed, the middle of the space elsewhere."""
 
+    def square(self, base: Any) -> float:
+        """The mean square of base actions, scaled as corrections are; 1 for discrete ones."""
+
 
 def refuse(space: gym.Space, observations: gym.Space) -> None:
     """Refuses spaces that windward has no actions for, with the wrapper that would help."""
@@ -115,6 +118,7 @@ class Continuous:
             each.ravel().astype(np.float64).tolist() for each in (space.low, space.high)
         )
         self._middle = code.decode(np.zeros((1, code.size), np.float32)).ravel().astype(np.float64)
+        self._code = code
 
     def __call__(
         self, x: Any, base: Any, plan: Engine, fallback: np.ndarray | None = None
@@ -161,6 +165,11 @@ class Continuous:
         if not added.any() and not (lost | clipped).any():
             return Executed(base, clipped, lost)
         return Executed(inside.astype(self._dtype).reshape(-1, *self._shape), clipped, lost)
+
+    def square(self, base: Any) -> float:
+        """See Actuation."""
+        with np.errstate(over="ignore", invalid="ignore"):  # an agent may give anything
+            return float(np.square(np.clip(self._code.encode(base), -1.0, 1.0)).mean())
 
     def alone(self, base: Any) -> Executed:
         """See Actuation."""
@@ -209,6 +218,10 @@ class Softmax:
         same = not lost.any() and (acted == index).all()
         action = base if same else self._action(acted)
         return Executed(action, np.zeros_like(lost), lost, acted, logits)
+
+    def square(self, base: Any) -> float:
+        """See Actuation."""
+        return 1.0
 
     def _index(self, base: Any) -> tuple[np.ndarray, np.ndarray]:
         """Actions by their numbers from 0, the middle one for what is no action."""

@@ -41,6 +41,7 @@ class Engine:
 
     def __init__(self, algorithm: Algorithm, rows: int, shared: bool, seed: int) -> None:
         self.algorithm, self.rows, self.shared, self.seed = algorithm, rows, shared, seed
+        self._hyper = algorithm.hyper
         self._functions = Functions(*(getattr(algorithm, name) for name in Functions._fields))
         held = algorithm.held
         self._most = 1 if held is None else min(held.steps or MOST, MOST)
@@ -69,8 +70,19 @@ class Engine:
         """As when it was made."""
         self.t = 0
         """draws used"""
+        self.algorithm = self.algorithm._replace(hyper=self._hyper)
         self._block_at = -1
         self.forget()
+
+    def scale(self, names: tuple[str, ...], share: float) -> None:
+        """Multiplies numbers of hyper, until `reset`."""
+        less = {name: self._hyper[name] * share for name in names if name in self._hyper}
+        self.algorithm = self.algorithm._replace(hyper=self._hyper | less)
+        now = self.state
+        hyper = {
+            name: each * share if name in less else each for name, each in now.learner.hyper.items()
+        }
+        self.state = now._replace(learner=now.learner._replace(hyper=hyper))
 
     def forget(self) -> None:
         """M, and what it was learned from, as at first; draws go on."""

@@ -27,6 +27,10 @@ REST = 4
 """episodes that the base policy acts after the first step back"""
 LONGEST = 64
 """and at most"""
+REACH = 2.0
+"""times the size of the base policy's actions, in shares of their range, that noise and steps are
+scaled to: who moves little is to be disturbed by little"""
+LEAST_REACH = 0.01
 ANEW = 2000
 """predictions that told nothing, after which waiting looks anew: one glitch must not last"""
 
@@ -54,10 +58,18 @@ class Guard:
         """what was decided, in sentences"""
         self.waiting = self._window is not None
         """whether nothing is adapted yet, as nothing in ŵ can be told from its past"""
+        self.reach = 1.0
+        """what noise and steps are to be multiplied with"""
         self._past = self._blank()
+        self._acted, self._acts = 0.0, 0
         self._total = 0.0
         self._until_base, self._gap = FIRST, 2
         self._rest, self._next_rest = 0, REST
+
+    def watch(self, square: float) -> None:
+        """The mean square of a base action while waiting, in shares of its range."""
+        if math.isfinite(square):
+            self._acted, self._acts = self._acted + square, self._acts + 1
 
     def feel(self, w_hat: np.ndarray | None) -> None:
         """ŵ of one step while waiting; None where nothing is known of it."""
@@ -68,8 +80,16 @@ class Guard:
         told = self._past.told
         if told:
             self.begin()
-            self.say(f"began to adapt: the past tells {100 * told:.0f} % of the disturbance")
-
+            if self._acts:
+                size = math.sqrt(self._acted / self._acts)
+                self.reach = min(max(REACH * size, LEAST_REACH), 1.0)
+            little = (
+                f", with {100 * self.reach:.0f} % of the usual noise: the base policy moves little"
+            )
+            self.say(
+                f"began to adapt: the past tells {100 * told:.0f} % of the disturbance"
+                f"{little if self.reach < 1 else ''}"
+            )
         elif self._past.predicted >= ANEW:
             self._past = self._blank()
 
@@ -153,7 +173,7 @@ class Guard:
     def memory(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
         lists = {name: list(getattr(self, name)) for name in LISTS}
-        rest = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "_total")}
+        rest = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, *NUMBERS)}
         return lists | rest | {"past": self._past.memory()}
 
     def restore(self, memory: Any) -> None:
@@ -164,7 +184,9 @@ class Guard:
                 found[name] = [float(each) for each in found[name]]
             found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
             found |= {name: bool(memory[name]) for name in FLAGS}
-            found["_total"] = float(memory["_total"])
+            found |= {name: float(memory[name]) for name in NUMBERS}
+            if not 0 < found["reach"] <= 1 or not found["_acted"] >= 0:
+                raise ValueError(f"it has a reach of {found['reach']}, which is no share")
             past = self._blank()
             past.restore(memory["past"])
         except (KeyError, TypeError) as error:
@@ -175,8 +197,9 @@ class Guard:
 
 
 LISTS = ("adapted", "base", "decisions")
-COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest")
+COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts")
 FLAGS = ("resting", "waiting")
+NUMBERS = ("_total", "_acted", "reach")
 
 
 def _mean(returns: Sequence[float]) -> float:

@@ -20,6 +20,9 @@ from windward.adapt.table import Step
 from windward.adapt.telling import Telling
 from windward.core import signals
 
+UNITLESS = ("quadratic", "response")
+"""gradients whose steps are shares of the way to the best M, and of the noise at most"""
+
 
 class Module:
     """Joins a source of ŵ, an algorithm and a way to act, for B environments.
@@ -101,6 +104,13 @@ class Module:
         still = self.frozen or self.waiting
         return not still or self.source.signal.uses_score or self.actuation.discrete
 
+    def stretch(self) -> None:
+        """Takes over how far noise and steps are to reach, once waiting is over."""
+        if self.guard is None or self.guard.waiting or self.guard.reach == 1.0:
+            return
+        steps = () if self.gradient in UNITLESS else ("eta",)
+        self.engine.scale(("sigma", "sigma_end", *steps), self.guard.reach)
+
     def freeze(self) -> None:
         """M stays and noise ends; ŵ goes on. PD1 keeps its noise."""
         self.frozen = True
@@ -152,6 +162,8 @@ class Module:
     def act(self, base: Any) -> Any:
         """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
         engine, rests = self.engine, self.resting
+        if self.waiting and self.guard is not None:
+            self.guard.watch(self.actuation.square(base))
         alone = None if self.fallback is self._none or not self.fallback.any() else self.fallback
         if rests:
             alone = self._all
@@ -246,6 +258,7 @@ class Module:
         report = self._report(pending, seen.w_hat, u, fault)
         if self.guard is not None and self.waiting:
             self.guard.feel(seen.w_hat[0] if fault is self._none else None)
+            self.stretch()
         if self.guard is not None and not self.frozen:
             self._judge(self.guard, reward)
         return self._told(report)

@@ -81,6 +81,7 @@ def restore(
     if x is not None and module.x is not None and x.shape != np.shape(module.x):
         raise ValueError(f"{name} has observations of shape {x.shape}; here {np.shape(module.x)}")
     _restore_parts(module, arrays, header, name)
+    module.stretch()
     module.engine.restore(state, counts["t"], counts["seed"])
     module.fallback, module.mid_episode, module.ended = flags
     module.frozen, module.clipped = bool(header["frozen"]), counts["clipped"]

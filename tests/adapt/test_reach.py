@@ -1,0 +1,99 @@
+"""Who moves little is disturbed by little: noise and steps are sized by the base policy's actions."""
+
+import copy
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import windward as ww
+from windward.adapt.guard import LEAST_REACH, REACH, Guard
+
+
+class Gentle:
+    """Torques of a given size, in turn to the left and to the right."""
+
+    def __init__(self, size: float) -> None:
+        self.size, self.sign = 2.0 * size, 1.0  # Pendulum's torques go from -2 to 2
+
+    def __call__(self) -> np.ndarray:
+        self.sign = -self.sign
+        return np.array([self.sign * self.size], dtype=np.float32)
+
+
+def wrapped(**options: object) -> ww.RobustWrapper:
+    env = ww.envs.Disturbed(gym.make("Pendulum-v1"), ww.envs.Sinusoid(0.25, 63), channel="qvel")
+    return ww.RobustWrapper(env, "pd3", **options)  # type: ignore[arg-type]
+
+
+def play(env: ww.RobustWrapper, act: Gentle, steps: int, seed: int | None = 0) -> np.ndarray:
+    """The noise of all steps."""
+    noise, over = [], False
+    env.reset(seed=seed)
+    for _ in range(steps):
+        if over:
+            env.reset()
+        *_, terminated, truncated, info = env.step(act())
+        noise.append(info["windward"]["noise"])
+        over = terminated or truncated
+    return np.array(noise)
+
+
+@pytest.mark.parametrize("gradient", ["reinforce", "quadratic", "response", "residual"])
+def test_noise_is_a_share_of_what_the_base_policy_does(gradient: str) -> None:
+    options = {"gradient": gradient} | ({"baseline": "mean"} if gradient == "reinforce" else {})
+    little, usual = wrapped(**options), wrapped(**options)
+    small, large = play(little, Gentle(0.05), 200), play(usual, Gentle(1.0), 200)
+    assert little._module.guard.reach == pytest.approx(0.05 * REACH)
+    assert usual._module.guard.reach == 1.0
+    assert "with 10 % of the usual noise" in little.decisions[0]
+    assert "usual noise" not in usual.decisions[0]
+    begun = max(np.flatnonzero(each.any(axis=1))[0] for each in (small, large))
+    np.testing.assert_allclose(small[begun:], 0.1 * large[begun:], rtol=1e-5)
+    first, now = little._module.engine._hyper, little._module.engine.algorithm.hyper
+    unitless = gradient in ("quadratic", "response")
+    assert now["eta"] == pytest.approx(first["eta"] * (1.0 if unitless else 0.1))
+
+
+def test_what_is_stepped_back_from_begins_with_the_same_noise() -> None:
+    env = wrapped()
+    play(env, Gentle(0.05), 150)
+    engine = env._module.engine
+    sigma = float(engine.state.learner.hyper["sigma"])
+    engine.forget()
+    assert float(engine.state.learner.hyper["sigma"]) == pytest.approx(0.1 * 0.2)
+    assert sigma <= 0.1 * 0.2
+    env._module.reset()
+    assert float(engine.state.learner.hyper["sigma"]) == pytest.approx(0.2)
+    assert env._module.guard.reach == 1.0
+
+
+def test_a_file_goes_on(tmp_path: Path) -> None:
+    env = wrapped()
+    play(env, Gentle(0.05), 150)
+    env.save(tmp_path / "module.npz")
+    other = wrapped()
+    other.load(tmp_path / "module.npz")
+    one, two = (play(each, Gentle(0.05), 100, seed=3) for each in (env, other))
+    np.testing.assert_array_equal(one, two)
+    hypers = [each._module.engine.algorithm.hyper for each in (env, other)]
+    assert hypers[0] == hypers[1]
+
+
+@pytest.mark.parametrize("reach", [0.0, -0.5, 2.0, np.nan])
+def test_a_reach_that_is_no_share_is_refused(reach: float) -> None:
+    guard = Guard((5, 2))
+    memory = copy.deepcopy(guard.memory()) | {"reach": reach}
+    with pytest.raises(ValueError, match="reach"):
+        guard.restore(memory)
+    assert guard.reach == 1.0
+
+
+@pytest.mark.filterwarnings("ignore::windward.adapt.faults.Fault")
+@pytest.mark.parametrize("size", [0.0, np.nan, np.inf, 1e38])
+def test_odd_actions_have_a_reach_too(size: float) -> None:
+    env = wrapped()
+    play(env, Gentle(size), 200)
+    guard = env._module.guard
+    assert LEAST_REACH <= guard.reach <= 1.0
