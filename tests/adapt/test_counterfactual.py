@@ -9,7 +9,7 @@ import pytest
 
 import windward as ww
 from windward.adapt import saving
-from windward.adapt.counterfactual import choose
+from windward.adapt.choosing import choose
 
 from .worlds import assert_same, drive
 
@@ -374,6 +374,19 @@ def test_where_nothing_is_found_smaller_steps_are_tried(monkeypatch):
     assert 0.5 < at[0] < 2
     assert 0.5 / 4 < at[2] < 2 / 4
     assert 0.5 / 16 < at[4] < 2 / 16
+
+
+def test_after_a_fall_steps_are_large_again():
+    """Small ones are for what nothing ends: M that avoids a fall is far from 0."""
+    env = made(length=30)
+    ran(env, 30)
+    teacher = env._module.teacher
+    teacher._scale = 2
+    teacher.after(np.zeros(2), False, False, False)
+    assert teacher._scale == 2
+    teacher.after(np.zeros(2), False, True, True)
+    assert teacher._scale == 0
+    assert teacher._begun in (0, teacher.record.steps)  # and the search begins anew
 
 
 def test_a_coordinate_that_begins_to_move_is_met_at_once():

@@ -133,7 +133,7 @@ def test_returns_of_a_calm_are_not_held_against_what_is_adapted_in_a_wind() -> N
 
 
 def record(w: np.ndarray) -> Record:
-    found = Record(5, 1, 8)
+    found = Record(5, 1, 1, 8)
     for each in w:
         found.add(np.zeros(2), each[None], np.zeros(1))
     return found

@@ -1,4 +1,4 @@
-"""Who moves little is disturbed by little: noise and steps are sized by the base policy's actions."""
+"""Who moves little is disturbed by little: noise is sized by the base policy's own actions."""
 
 import copy
 from pathlib import Path
@@ -51,9 +51,24 @@ def test_noise_is_a_share_of_what_the_base_policy_does(gradient: str) -> None:
     assert "usual noise" not in usual.decisions[0]
     begun = max(np.flatnonzero(each.any(axis=1))[0] for each in (small, large))
     np.testing.assert_allclose(small[begun:], 0.1 * large[begun:], rtol=1e-5)
-    first, now = little._module.engine._hyper, little._module.engine.algorithm.hyper
-    unitless = gradient in ("quadratic", "response")
-    assert now["eta"] == pytest.approx(first["eta"] * (1.0 if unitless else 0.1))
+
+
+def test_steps_go_with_the_noise() -> None:
+    """Of the paper's update too, whose steps are as 1/σ."""
+    moved = {}
+    for share in (1.0, 0.1):
+        for options in (
+            {"gradient": "reinforce"},
+            {"gradient": "residual"},
+            {"gradient": "quadratic"},
+        ):
+            env = wrapped(**options)
+            env._module.guard.begin()
+            env._module.engine.scale(share)
+            play(env, Gentle(0.0), 199)
+            moved[options["gradient"], share] = np.abs(env.M).max()
+    for gradient in ("reinforce", "residual", "quadratic"):
+        assert 0.03 < moved[gradient, 0.1] / moved[gradient, 1.0] < 0.4
 
 
 def test_what_is_stepped_back_from_begins_with_the_same_noise() -> None:
@@ -69,6 +84,17 @@ def test_what_is_stepped_back_from_begins_with_the_same_noise() -> None:
     assert env._module.guard.reach == 1.0
 
 
+def test_a_file_of_the_usual_noise_brings_it_back(tmp_path: Path) -> None:
+    env, usual = wrapped(), wrapped()
+    play(env, Gentle(0.05), 150)
+    play(usual, Gentle(1.0), 150)
+    usual.save(tmp_path / "module.npz")
+    env.load(tmp_path / "module.npz")
+    assert env._module.engine.algorithm.hyper == usual._module.engine.algorithm.hyper
+    env._module.engine.forget()
+    assert float(env._module.engine.state.learner.hyper["sigma"]) == pytest.approx(0.2)
+
+
 def test_a_file_goes_on(tmp_path: Path) -> None:
     env = wrapped()
     play(env, Gentle(0.05), 150)
@@ -81,11 +107,14 @@ def test_a_file_goes_on(tmp_path: Path) -> None:
     assert hypers[0] == hypers[1]
 
 
-@pytest.mark.parametrize("reach", [0.0, -0.5, 2.0, np.nan])
-def test_a_reach_that_is_no_share_is_refused(reach: float) -> None:
+ODD = [("reach", each) for each in (0.0, -0.5, 2.0, np.nan, 10**400)]
+
+
+@pytest.mark.parametrize(("name", "value"), [*ODD, ("_acted", np.inf), ("_acted", -1.0)])
+def test_what_is_no_share_is_refused(name: str, value: float) -> None:
     guard = Guard((5, 2))
-    memory = copy.deepcopy(guard.memory()) | {"reach": reach}
-    with pytest.raises(ValueError, match="reach"):
+    memory = copy.deepcopy(guard.memory()) | {name: value}
+    with pytest.raises(ValueError, match=r"reach|squares|guard"):
         guard.restore(memory)
     assert guard.reach == 1.0
 

@@ -194,7 +194,7 @@ def test_broken_physics_is_the_worst(starts):
 
 
 def filled(w, h=3, kept=8, cuts=()):
-    record = Record(h, w.shape[1], kept)
+    record = Record(h, w.shape[1], 1, kept)
     for t, each in enumerate(w):
         if t in cuts:
             record.cut()
@@ -224,7 +224,7 @@ def test_sizes_are_root_mean_squares():
     rms = np.sqrt((w**2).mean(axis=0))
     np.testing.assert_allclose(per_size[[0, 2]], 1 / rms[[0, 2]])
     assert per_size[1] == 0.0
-    assert not Record(3, 2, 10).per_size.any()
+    assert not Record(3, 2, 1, 10).per_size.any()
 
 
 def test_beginnings_outlive_the_rest():

@@ -24,7 +24,7 @@ class Amended:
 
     def phi(self, x: np.ndarray, u: Any, x_next: np.ndarray) -> np.ndarray:
         """What its error is told from, rows: the motion that it gives to x under u, and u."""
-        return np.concatenate([x_next - x, self._coded(u)], axis=1)
+        return np.concatenate([self._simulator.gap(x_next, x), self._coded(u)], axis=1)
 
     def step(self, x: np.ndarray, u: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """As the simulator, with a state that is put right."""

@@ -9,12 +9,13 @@ import numpy as np
 from windward import checks
 from windward.adapt.actuation import Actuation, Continuous, Softmax, refuse
 from windward.adapt.beside import Observing, Valued
-from windward.adapt.counterfactual import Counterfactual, Search
+from windward.adapt.counterfactual import Counterfactual
 from windward.adapt.engine import Engine
 from windward.adapt.finding import given_model
 from windward.adapt.guard import Guard
 from windward.adapt.module import Module
 from windward.adapt.replayed import Boxed, Drawn, Replayed
+from windward.adapt.search import Search
 from windward.adapt.sources import PD3, ObservedPD3, Source
 from windward.bases.dynamics import LearnedSimulator, percent
 from windward.bases.policies import logits_of, predictor
@@ -24,11 +25,15 @@ from windward.core.recipes import dmf_gpc, mf_gpc
 from windward.envs.simulators import Simulator
 
 COUNTERFACTUAL = "counterfactual"
-IDLE = (
+PAPERS = (
     "eta", "sigma", "M0", "baseline", "weight_decay", "projection", "every_episodes", "every_steps",
 )  # fmt: skip
+"""options of who wants the paper's update"""
+IDLE = (
+    *PAPERS, "sigma_end", "Sigma", "lam", "d_x", "fit_every", "delay", "scale_by", "parametrisation"
+)  # fmt: skip
 """options that mean nothing to replays"""
-AT_ONCE = ("eta", "sigma", "M0", "every_episodes")
+AT_ONCE = ("eta", "sigma", "sigma_end", "M0", "every_episodes")
 """options of who knows how to learn: nothing waits for a wind that can be told from its past"""
 PAPER = "paper"
 EVERY_STEPS = 64
@@ -73,7 +78,7 @@ def make_module(
     why_not = _why_no_replays(source, actuation, rows, model)
     begins = set(AT_ONCE) & set(options)
     if gradient == "auto":
-        gradient, more = _best(source, actuation, rows, model, set(IDLE) & set(options), why_not)
+        gradient, more = _best(source, actuation, rows, model, set(options), why_not)
         options = more | options
     teacher = None
     if gradient == COUNTERFACTUAL:
@@ -126,9 +131,9 @@ def _best(
     Who gives options of the paper's update gets it, and so do discrete actions and vector forms,
     which have no guard.
     """
-    if given:
+    if given & set(PAPERS):
         return "reinforce", {}
-    if not why_no_replays:
+    if not why_no_replays and not given & set(IDLE):
         return COUNTERFACTUAL, {}
     if actuation.discrete or rows > 1:
         return "reinforce", {}

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from windward import checks
+
 
 class State(NamedTuple):
     """Where a search is."""
@@ -91,3 +93,16 @@ def tell(state: State, points: np.ndarray, costs: np.ndarray) -> State:
         state.mean + state.step * move, (C + C.T) / 2, spread_path, step_path, np.asarray(step),
         state.generation + 1,
     )  # fmt: skip
+
+
+def restored(arrays: dict[str, np.ndarray], prefix: str, n: int) -> State:
+    """The search for n numbers that lies in `arrays`; refuses what is none."""
+    found, shapes = {}, {"mean": (n,), "C": (n, n), "spread_path": (n,), "step_path": (n,)}
+    for name in State._fields:
+        each = found[name] = arrays[f"{prefix}{name}"]
+        checks.finite_array(name, each)
+        checks.shape(name, each, shapes.get(name, ()), "of a search for so many numbers")
+    spread = np.linalg.eigvalsh(found["C"]) if n else np.zeros(1)
+    if found["step"] <= 0 or found["generation"] < 0 or spread.min() < -1e-9 * spread.max():
+        raise ValueError("the search is damaged in its step, generation or covariance")
+    return State(**found)

@@ -8,7 +8,6 @@ takes M's place. So a candidate is not judged by the replays that chose it, and 
 always among them.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,57 +16,18 @@ from threadpoolctl import threadpool_limits
 from windward import checks
 from windward.adapt import cma
 from windward.adapt.amended import Amended
+from windward.adapt.choosing import BASE, HALF, choose
 from windward.adapt.flaw import flaw
 from windward.adapt.replay import Record, Start, replay
 from windward.adapt.replayed import Replayed
+from windward.adapt.search import Search
 from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
-
-@dataclass(frozen=True)
-class Search:
-    """How to look for a better M; sizes are of corrections, [-1, 1] or logits, for ŵ of size 1."""
-
-    every: int = 50
-    """steps between updates, as long as they find something"""
-    at_most: int = 600
-    """to this many steps the time between updates is doubled when they find nothing"""
-    per_episode: int = 6
-    """updates at least for an episode that ends by itself, the rest at its end"""
-    horizon: int = 120
-    """steps of a replay"""
-    after_end: int = 300
-    """the same once an episode has ended by itself: what puts an end off must be told from what
-    avoids it"""
-    gamma: float = 0.995
-    starts: int = 18
-    """states that a generation is replayed from"""
-    judges: int = 20
-    """states that candidates are judged by"""
-    step: float = 0.15
-    """of the search at first, and when it begins anew"""
-    components: int = 20
-    """of recent ŵ that M is made of at most: the leading ones of its covariance"""
-    margin: float = 0.01
-    """how much better than the base policy M must be, of the cost"""
-    spread: float = 1.5
-    """and of the standard error of the difference"""
-    kept: int = 8
-    """beginnings of episodes that replays start from, and half as many later pieces"""
-
-    def __post_init__(self) -> None:
-        for name in ("every", "at_most", "horizon", "after_end", "starts", "judges", "kept"):
-            checks.integer(name, getattr(self, name), 1)
-        checks.integer("components", self.components, 1)
-        checks.integer("per_episode", self.per_episode, 0)
-        checks.positive("step", self.step)
-
-
-BASE, HALF = 1, 2  # places of candidates beside M itself, which is 0
-LIKELY = 0.5  # standard errors by which one M must be better than another
 NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
 LOOK = 1000  # steps of an episode after which the simulator's flaws are looked for anyway
 SCALES = (1.0, 1 / 4, 1 / 16)  # of the first step, one after the other where nothing is found
+SEARCH = "search_"  # arrays of a file that are the search's
 
 
 class Counterfactual:
@@ -122,7 +82,7 @@ class Counterfactual:
         """A record without steps."""
         h, _, d_w = self._shape
         pushes = self.simulator.pushes if isinstance(self.simulator, LearnedSimulator) else None
-        return Record(h, d_w, self.search.kept, pushes)
+        return Record(h, d_w, d_w + self.policy.d_u, self.search.kept, pushes)
 
     def left(self) -> None:
         """An episode begins, wherever the last one was."""
@@ -147,7 +107,10 @@ class Counterfactual:
         phi = self.amended.phi(self._x[None], self._u, now - w_hat)
         self._phi = phi[0]
         Theta = self.amended.Theta
-        return w_hat - phi @ Theta.T if Theta.any() else w_hat
+        if not Theta.any():
+            return w_hat
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
+            return np.asarray(w_hat - phi @ Theta.T)
 
     def after(self, w_hat: np.ndarray, usable: bool, terminated: bool, ended: bool) -> bool:
         """A step is over; whether M may have changed."""
@@ -162,6 +125,8 @@ class Counterfactual:
             self._wait = search.every
             self._horizon = max(search.horizon, search.after_end)
             due = max(due, search.per_episode - self._this_episode)
+            if self._scale:  # small steps were for what nothing puts an end to
+                self._scale = self._begun = 0
         if ended:
             self.episode += 1
             self._this_episode = 0
@@ -181,22 +146,33 @@ class Counterfactual:
         return mended or any(found)
 
     def _mend(self) -> bool:
-        """Looks for what is wrong with the simulator; whether something is, and was not known."""
+        """Looks for what is wrong with the simulator; whether ŵ is another one for that.
+
+        Where all of ŵ is an error of the simulator's, and no wind, it is all that M can act on, and
+        the simulator stays as it is: so where it was right and the world has changed.
+        """
         self._unlooked = 0
         Theta, (w_hat, phi) = self.amended.Theta, self.record.pairs()
         raw = [each + step @ Theta.T for each, step in zip(w_hat, phi, strict=True)]
         found = flaw(raw, phi, self._shape[0], np.asarray(Theta.any(axis=1)))
-        if found is None or not found.Theta.any():
+        if found is None:
             return False
-        self.amended.Theta = found.Theta
-        self.record.amend(found.Theta - Theta)
-        self.record.look(*found)
-        if Theta.any():
+        if not found.wind.any():
+            found = found._replace(Theta=0 * Theta, wind=~found.wind)
+        now, new = found.Theta, found.Theta.any(axis=1) != Theta.any(axis=1)
+        if not now.any() and not new.any():
             return False
-        self.say("the simulator is wrong: what a step tells of its error is put right")
-        # M answered to another ŵ, and the search is wherever that led it.
-        self.M, self._begun = np.zeros(self._shape), 0
-        return True
+        if new.any():
+            right = "what a step tells of its error is put right" if now.any() else "it stays so"
+            self.say(f"the simulator is wrong: {right}")
+            # M answered to another ŵ there, and the search is wherever that led it.
+            self.M = np.where(new, 0.0, self.M)
+            self._begun = self._scale = 0
+        other = bool(new.any() or (found.wind != self.record.wind).any())
+        self.amended.Theta = now
+        self.record.amend(now - Theta)
+        self.record.look(found.wind, found.a)
+        return other
 
     def _next(self, found: bool) -> int:
         """Steps until the next update; where nothing was found for long it takes smaller steps.
@@ -316,7 +292,7 @@ class Counterfactual:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything in numbers, for a file."""
-        state = {f"search_{name}": each for name, each in self._cma._asdict().items()}
+        state = {f"{SEARCH}{name}": each for name, each in self._cma._asdict().items()}
         own = {"M": self.M, "basis": self._basis, "Theta": self.amended.Theta}
         return {**self.record.arrays(), **own, **state}
 
@@ -330,65 +306,28 @@ class Counterfactual:
 
     def restore(self, arrays: dict[str, np.ndarray], memory: dict[str, Any]) -> None:
         """Goes on from what `arrays` and `memory` gave; what does not fit changes nothing."""
-        fresh = self._blank()
+        fresh, (h, d_u, d_w) = self._blank(), self._shape
         try:
-            fresh.restore(arrays, self.simulator.d_x, self.amended.Theta.shape[1])
+            fresh.restore(arrays, self.simulator.d_x)
             counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}
             if counts["_scale"] >= len(SCALES):
                 raise IndexError(f"_scale is {counts['_scale']}")
             rng = np.random.default_rng(0)
             rng.bit_generator.state = memory["generator"]
             decisions = [str(each) for each in memory["decisions"]]
-            checks.finite_array("M", arrays["M"])
-            checks.shape("M", arrays["M"], self._shape, "(h, d_u, d_w)")
-            checks.finite_array("Theta", arrays["Theta"])
-            checks.shape("Theta", arrays["Theta"], self.amended.Theta.shape, "(d_x, d_x + d_u)")
-            state = self._state_in(arrays)
+            M, Theta = (checks.finite_array(name, arrays[name]) for name in ("M", "Theta"))
+            checks.shape("M", M, self._shape, "(h, d_u, d_w)")
+            checks.shape("Theta", Theta, self.amended.Theta.shape, "(d_x, d_x + d_u)")
+            basis = checks.finite_array("basis", arrays["basis"])
+            checks.shape("basis", basis, (len(basis), h * d_w), "(components, h d_w)")
+            state = cma.restored(arrays, SEARCH, d_u * len(basis))
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"it is no record of replays: {error!r}") from error
         self.record, self._rng, self.decisions = fresh, rng, decisions
-        self.M, self._basis, self._cma = arrays["M"], arrays["basis"], state
-        self.amended.Theta = arrays["Theta"]
+        self.M, self._basis, self._cma = M, basis, state
+        self.amended.Theta = Theta
         for name, value in counts.items():
             setattr(self, name, value)
-
-    def _state_in(self, arrays: dict[str, np.ndarray]) -> cma.State:
-        """Where the search was, from `arrays`; refuses what is no search."""
-        (h, d_u, d_w), found = self._shape, {}
-        basis = checks.finite_array("basis", arrays["basis"])
-        checks.shape("basis", basis, (len(basis), h * d_w), "(components, h d_w)")
-        n = d_u * len(basis)
-        shapes = {"mean": (n,), "C": (n, n), "spread_path": (n,), "step_path": (n,)}
-        for name in cma.State._fields:
-            each = found[name] = arrays[f"search_{name}"]
-            checks.finite_array(name, each)
-            checks.shape(name, each, shapes.get(name, ()), "as the basis says")
-        spread = np.linalg.eigvalsh(found["C"]) if n else np.zeros(1)
-        if found["step"] <= 0 or found["generation"] < 0 or spread.min() < -1e-9 * spread.max():
-            raise ValueError("the search is damaged in its step, generation or covariance")
-        return cma.State(**found)
-
-
-def choose(costs: np.ndarray, margin: float, spread: float) -> int:
-    """The best candidate by its costs, (judges, candidates): 0 is M and stays, 1 the base policy.
-
-    A candidate is sure if it is better than the base policy by a margin, and by so many standard
-    errors or nowhere worse: what saves one episode of many and costs the others nothing has a large
-    spread, and is sure all the same. Of the sure ones that also seem better than M the best is
-    taken. Where there is none, the base policy is, if it is as surely better than M.
-    """
-    size = np.abs(costs[:, BASE]).mean()
-
-    def sure(gain: np.ndarray, spread: float) -> np.ndarray:
-        mean, error = gain.mean(axis=0), gain.std(axis=0) / np.sqrt(len(gain))
-        return (mean > margin * size) & ((mean > spread * error) | (gain >= 0).all(axis=0))
-
-    base = costs[:, BASE : BASE + 1]
-    good = sure(base - costs, spread)
-    good &= sure(costs[:, :1] - costs, LIKELY)  # and than M: of that less has to be known
-    if good.any():
-        return int(np.where(good, costs.mean(axis=0), np.inf).argmin())
-    return BASE if sure(costs[:, :1] - base, spread)[0] else 0
 
 
 COUNTS = (

@@ -74,15 +74,21 @@ class Engine:
         self._block_at = -1
         self.forget()
 
-    def scale(self, names: tuple[str, ...], share: float) -> None:
-        """Multiplies numbers of hyper, until `reset`."""
-        less = {name: self._hyper[name] * share for name in names if name in self._hyper}
-        self.algorithm = self.algorithm._replace(hyper=self._hyper | less)
+    def scale(self, share: float) -> None:
+        """Multiplies noise, and with it the steps of M, until `reset`.
+
+        The steps of all gradients go with σ but for the paper's, which go with η/σ.
+        """
+        old, shares = self.algorithm.hyper, {"sigma": share, "sigma_end": share}
+        if "sigma_end" not in old:
+            shares = {"sigma": share, "eta": share**2}
+        hyper = {name: each * shares.get(name, 1.0) for name, each in self._hyper.items()}
+        self.algorithm = self.algorithm._replace(hyper=hyper)
+        if share == 1.0 or all(np.array_equal(old[name], hyper[name]) for name in hyper):
+            return
         now = self.state
-        hyper = {
-            name: each * share if name in less else each for name, each in now.learner.hyper.items()
-        }
-        self.state = now._replace(learner=now.learner._replace(hyper=hyper))
+        less = {name: each * shares.get(name, 1.0) for name, each in now.learner.hyper.items()}
+        self.state = now._replace(learner=now.learner._replace(hyper=less))
 
     def forget(self) -> None:
         """M, and what it was learned from, as at first; draws go on."""

@@ -33,6 +33,10 @@ BETTER = 0.5
 """of that error, which Θ must do away with on steps that it was not fitted to"""
 PART = 0.1
 """of the size of ŵ that Θφ must have"""
+REMNANT = 0.05
+"""of an error that was taken out of ŵ: what is left of it is no wind"""
+MOST = 0.8
+"""of the steps, by which that is told: not by a fall, where both are large"""
 SHOWN = 0.7
 """of the steps, the first ones, that Θ is fitted to when it is tried"""
 
@@ -49,6 +53,7 @@ class Flaw(NamedTuple):
 
     Theta: np.ndarray  # (d_w, p)
     a: np.ndarray  # (d_w, h)
+    wind: np.ndarray  # (d_w,) bool: more is left of ŵ than what Θ may have missed
 
 
 def flaw(w_hat: list[np.ndarray], phi: list[np.ndarray], h: int, known: np.ndarray) -> Flaw | None:
@@ -70,17 +75,20 @@ def flaw(w_hat: list[np.ndarray], phi: list[np.ndarray], h: int, known: np.ndarr
         return None
     steps = _with_past([phi[i] for i in long], h)
     size = np.sqrt(np.square(steps.now).mean(axis=0))
-    moves = size > 0
+    moves = size > 1e-9 * size.max()
     per_size = np.where(moves, 1.0 / np.where(moves, size, 1.0), 0.0)
     per_size[:d_w] *= MOTION
     steps = Steps(steps.now * per_size, steps.past * per_size)
     shown = int(SHOWN * len(steps.now))
-    found = Flaw(np.zeros((d_w, p)), np.zeros((d_w, h)))
+    found = Flaw(np.zeros((d_w, p)), np.zeros((d_w, h)), np.zeros(d_w, dtype=bool))
     for i in range(d_w):
         w = _with_past([w_hat[j][:, i : i + 1] for j in long], h)
         if known[i] or _is_flawed(w, steps, shown):
             theta, found.a[i] = _fit(w, steps)
             found.Theta[i] = theta * per_size
+    every, told = np.concatenate(w_hat), np.concatenate(phi) @ found.Theta.T
+    left, error = (np.quantile(np.abs(each), MOST, axis=0) for each in (every - told, told))
+    found.wind[:] = left > REMNANT * error
     return found
 
 

@@ -30,7 +30,7 @@ LONGEST = 64
 REACH = 2.0
 """times the size of the base policy's actions, in shares of their range, that noise and steps are
 scaled to: who moves little is to be disturbed by little"""
-LEAST_REACH = 0.01
+LEAST_REACH = 0.05
 ANEW = 2000
 """predictions that told nothing, after which waiting looks anew: one glitch must not last"""
 
@@ -185,11 +185,13 @@ class Guard:
             found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
             found |= {name: bool(memory[name]) for name in FLAGS}
             found |= {name: float(memory[name]) for name in NUMBERS}
-            if not 0 < found["reach"] <= 1 or not found["_acted"] >= 0:
+            if not 0 < found["reach"] <= 1:
                 raise ValueError(f"it has a reach of {found['reach']}, which is no share")
+            if not 0 <= found["_acted"] < math.inf:
+                raise ValueError(f"it has {found['_acted']} for the squares of actions")
             past = self._blank()
             past.restore(memory["past"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, OverflowError) as error:
             raise ValueError(f"it is no memory of a guard: {error!r}") from error
         self._past = past
         for name, value in found.items():

@@ -20,9 +20,6 @@ from windward.adapt.table import Step
 from windward.adapt.telling import Telling
 from windward.core import signals
 
-UNITLESS = ("quadratic", "response")
-"""gradients whose steps are shares of the way to the best M, and of the noise at most"""
-
 
 class Module:
     """Joins a source of ŵ, an algorithm and a way to act, for B environments.
@@ -106,10 +103,8 @@ class Module:
 
     def stretch(self) -> None:
         """Takes over how far noise and steps are to reach, once waiting is over."""
-        if self.guard is None or self.guard.waiting or self.guard.reach == 1.0:
-            return
-        steps = () if self.gradient in UNITLESS else ("eta",)
-        self.engine.scale(("sigma", "sigma_end", *steps), self.guard.reach)
+        if self.guard is not None:
+            self.engine.scale(self.guard.reach)
 
     def freeze(self) -> None:
         """M stays and noise ends; ŵ goes on. PD1 keeps its noise."""
@@ -258,7 +253,8 @@ class Module:
         report = self._report(pending, seen.w_hat, u, fault)
         if self.guard is not None and self.waiting:
             self.guard.feel(seen.w_hat[0] if fault is self._none else None)
-            self.stretch()
+            if not self.waiting:
+                self.stretch()
         if self.guard is not None and not self.frozen:
             self._judge(self.guard, reward)
         return self._told(report)
@@ -316,6 +312,7 @@ class Module:
                 self.engine.M = self.teacher.M_for_w_hat
         except Exception as error:  # replays call the policy and the simulator
             self.faults.note("signal", self._all, repr(error))
+            self.engine.M = self.teacher.M_for_w_hat  # which may have moved before
 
     def _settle(
         self,

@@ -20,8 +20,7 @@ PIECE = 200  # steps
 LEAST = 1e-4  # of the sum of the components' squares: what is smaller is noise
 BEGINNINGS = 0.05  # what windows of an episode's first steps weigh beside all others
 FORECAST_BOUND = 4.0  # in sizes of ŵ
-REMNANT = 0.05  # of a simulator's error that was taken out of ŵ: what is left of it is no wind
-MOST = 0.8  # of the steps, by which that is told
+MOST = 0.8  # of the steps, by which what is usual is told
 ODD = 0.5  # of what ŵ usually is: a larger error of its prediction at an end is no wind
 ENOUGH = 200  # predictions of ŵ from its past, after which it is known whether they tell anything
 
@@ -35,6 +34,7 @@ class Visit(NamedTuple):
     window: np.ndarray  # (h, d_w) newest first, before it
     w_hat: np.ndarray  # (d_w,) without the simulator's own error, as far as that is known
     phi: np.ndarray  # (p,) what that error is told from
+    phi_window: np.ndarray  # (h, p) of the steps of the window
 
 
 class Start(NamedTuple):
@@ -53,15 +53,15 @@ class Record:
     that goes well must not wash out what went wrong before it.
     """
 
-    def __init__(self, h: int, d_w: int, kept: int, pushes: Pushes | None = None) -> None:
-        self.h, self.d_w, self.kept = h, d_w, kept
+    def __init__(self, h: int, d_w: int, p: int, kept: int, pushes: Pushes | None = None) -> None:
+        self.h, self.d_w, self.p, self.kept = h, d_w, p, kept
         self._pushes = pushes  # which sizes of ŵ are more than a learned simulator's own error
         self.pieces: list[list[Visit]] = []
         self.squares, self.steps = np.zeros(d_w), 0
         self.wind = np.ones(d_w)
         """1 for coordinates of ŵ that are more than what is left of the simulator's own error"""
-        self._window = np.zeros((h, d_w))
-        self._open = False
+        self._window, self._phi_window = np.zeros((h, d_w)), np.zeros((h, p))
+        self._open, self._new = False, 0  # pieces since they were looked at
 
     @property
     def per_size(self) -> np.ndarray:
@@ -76,14 +76,16 @@ class Record:
     def cut(self) -> None:
         """What comes next does not follow on what was."""
         self._window, self._open = np.zeros((self.h, self.d_w)), False
+        self._phi_window = np.zeros((self.h, self.p))
 
     def add(self, x: np.ndarray, w_hat: np.ndarray, phi: np.ndarray) -> None:
         """One more step; the oldest pieces are dropped when there are too many."""
         if not self._open or len(self.pieces[-1]) >= PIECE:
             self.pieces.append([])
-            self._open = True
-        self.pieces[-1].append(Visit(x, self._window, w_hat, phi))
+            self._open, self._new = True, self._new + 1
+        self.pieces[-1].append(Visit(x, self._window, w_hat, phi, self._phi_window))
         self._window = np.concatenate([w_hat[None], self._window[:-1]])
+        self._phi_window = np.concatenate([phi[None], self._phi_window[:-1]])
         self.squares = self.squares + w_hat**2
         self.steps += 1
         first = [i for i, piece in enumerate(self.pieces) if begins(piece)]
@@ -98,41 +100,37 @@ class Record:
         return w_hat, [np.array([visit.phi for visit in piece]) for piece in self.pieces]
 
     def amend(self, more: np.ndarray) -> None:
-        """Takes `more` φ out of ŵ; what follows begins anew."""
-        pieces = []
-        for piece, w_hat, phi in zip(self.pieces, *self.pairs(), strict=True):
-            # A piece that is no beginning has a past that is gone; its own first steps serve.
-            first = 0 if begins(piece) else self.h
-            w_hat = w_hat - phi @ more.T
-            before = np.concatenate([np.zeros((self.h, self.d_w)), w_hat])
-            pieces.append([
-                visit._replace(w_hat=w_hat[t], window=before[t : t + self.h][::-1])
-                for t, visit in enumerate(piece) if t >= first
-            ])  # fmt: skip
-        self.pieces = [piece for piece in pieces if piece]
-        self.cut()
+        """Takes `more` φ out of ŵ, wherever it is."""
+        self.pieces = [
+            [
+                visit._replace(
+                    w_hat=visit.w_hat - more @ visit.phi,
+                    window=visit.window - visit.phi_window @ more.T,
+                )
+                for visit in piece
+            ]
+            for piece in self.pieces
+        ]
+        self._window = self._window - self._phi_window @ more.T
 
-    def look(self, Theta: np.ndarray, a: np.ndarray) -> None:
-        """Tells wind from what is left of an error Θφ, and forgets how a piece ended if by that.
+    def look(self, wind: np.ndarray, a: np.ndarray) -> None:
+        """Takes over which coordinates are wind, and forgets how new pieces ended if not by it.
 
         Where Θ does not hold, as where a cart meets the end of its rail, ŵ is none; what the wind
         was then, and will be, is told by what it was before, with a.
         """
-        w_hat, phi = (np.concatenate(each) for each in self.pairs())
-        usual, error = (np.quantile(np.abs(each), MOST, axis=0) for each in (w_hat, phi @ Theta.T))
-        self.wind = (usual >= REMNANT * error).astype(float)
-        limit = np.where((self.wind > 0) & a.any(axis=1), ODD * usual, np.inf)
-        for piece in self.pieces:
+        self.wind = wind.astype(float)
+        usual = self._usual()
+        limit = np.where(wind & a.any(axis=1), ODD * usual, np.inf)
+        for piece in self.pieces[len(self.pieces) - min(self._new, len(self.pieces)) :]:
             late = range(max(len(piece) - 2 * self.h, self.h), len(piece))
-            odd = (t for t in late if self._news(piece[t], a, limit))
+            odd = (t for t in late if _news(piece[t], a, limit))
             del piece[next(odd, len(piece)) :]
+        self._new = 0
         self.squares = self.steps * np.square(np.concatenate(self.pairs()[0])).mean(axis=0)
 
-    @staticmethod
-    def _news(visit: Visit, a: np.ndarray, limit: np.ndarray) -> bool:
-        """Whether ŵ is far from what its past tells."""
-        told = np.einsum("dh,hd->d", a, visit.window)
-        return bool((np.abs(visit.w_hat - told) > limit).any())
+    def _usual(self) -> np.ndarray:
+        return np.asarray(np.quantile(np.abs(np.concatenate(self.pairs()[0])), MOST, axis=0))
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything, for a file."""
@@ -141,32 +139,35 @@ class Record:
             name: np.array([getattr(visit, name) for visit in visits]) for name in Visit._fields
         }
         lengths = np.array([len(piece) for piece in self.pieces], dtype=np.int64)
-        counts = np.array([self.steps, self._open], dtype=np.int64)
+        counts = np.array([self.steps, self._open, self._new], dtype=np.int64)
         return kept | {
             "lengths": lengths, "squares": self.squares, "wind": self.wind, "now": self._window,
-            "counts": counts,
+            "phi_now": self._phi_window, "counts": counts,
         }  # fmt: skip
 
-    def restore(self, arrays: dict[str, np.ndarray], d_x: int, p: int) -> None:
+    def restore(self, arrays: dict[str, np.ndarray], d_x: int) -> None:
         """Goes on from what `arrays` gave; refuses what is no record."""
-        lengths, (steps, is_open) = arrays["lengths"], arrays["counts"].tolist()
+        lengths, (steps, is_open, new) = arrays["lengths"], arrays["counts"].tolist()
         n, window, size = int(lengths.sum()), (self.h, self.d_w), (self.d_w,)
-        shapes = {"x": (n, d_x), "window": (n, *window), "w_hat": (n, self.d_w), "phi": (n, p)}
+        phi_window = (self.h, self.p)
+        shapes = {"x": (n, d_x), "window": (n, *window), "w_hat": (n, self.d_w)}
+        shapes |= {"phi": (n, self.p), "phi_window": (n, *phi_window)}
+        rest = {"squares": size, "wind": size, "now": window, "phi_now": phi_window}
         if not n:  # nothing recorded: an empty array has no shape to tell
             shapes = dict.fromkeys(shapes, (0,))
-        for name, shape in (shapes | {"squares": size, "wind": size, "now": window}).items():
+        for name, shape in (shapes | rest).items():
             each = arrays[name]
             if each.shape != shape or each.dtype.kind != "f" or not np.isfinite(each).all():
                 raise ValueError(f"the record of steps is damaged in {name!r}")
-        if (lengths < 1).any() or (arrays["squares"] < 0).any() or steps < n:
+        if (lengths < 1).any() or (arrays["squares"] < 0).any() or steps < n or new < 0:
             raise ValueError("the record of steps is damaged in its counts")
         columns = (arrays[name] for name in Visit._fields)
         visits = [Visit(*each) for each in zip(*columns, strict=True)]
         ends = [0, *np.cumsum(lengths).tolist()]
         self.pieces = [visits[a:b] for a, b in pairwise(ends)]
         self.squares, self._window = arrays["squares"], arrays["now"]
-        self.wind = arrays["wind"]
-        self.steps, self._open = steps, bool(is_open)
+        self.wind, self._phi_window = arrays["wind"], arrays["phi_now"]
+        self.steps, self._open, self._new = steps, bool(is_open), new
 
     def __len__(self) -> int:
         return sum(map(len, self.pieces))
@@ -277,6 +278,12 @@ class Record:
             found[rows, t] = ahead(window[rows])
             window[rows] = np.concatenate([found[rows, t][:, None], window[rows, :-1]], axis=1)
         return found
+
+
+def _news(visit: Visit, a: np.ndarray, limit: np.ndarray) -> bool:
+    """Whether ŵ is far from what its past tells."""
+    told = np.einsum("dh,hd->d", a, visit.window)
+    return bool((np.abs(visit.w_hat - told) > limit).any())
 
 
 def begins(piece: list[Visit]) -> bool:

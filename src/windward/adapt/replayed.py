@@ -27,7 +27,10 @@ class Replayed(Protocol):
     d_u: int
 
     def coded(self, u: Any) -> np.ndarray:
-        """Actions, rows, as (n, d_u) numbers: those in a box from -1 to 1, others one-hot."""
+        """Actions, rows, as (n, d_u) numbers: in a box from -1 to 1, else one-hot less its mean.
+
+        So they hold no constant, which a steady wind might be taken for.
+        """
 
     def luck(self, rng: np.random.Generator, horizon: int) -> np.ndarray:
         """What it draws in the steps of one replay, (horizon, k)."""
@@ -66,7 +69,11 @@ class Drawn:
 
     def __init__(self, space: gym.spaces.Discrete, logits: Callable[[Any], np.ndarray]) -> None:
         self.d_u, self._start, self._logits = int(space.n), int(space.start), logits
-        self._dtype, self.coded = space.dtype, ActionCode(space).encode
+        self._dtype, self._code = space.dtype, ActionCode(space)
+
+    def coded(self, u: Any) -> np.ndarray:
+        """See Replayed."""
+        return self._code.encode(u) - np.float32(1.0 / self.d_u)
 
     def luck(self, rng: np.random.Generator, horizon: int) -> np.ndarray:
         """See Replayed."""
