@@ -121,6 +121,9 @@ class Line:
     def observation(self, x):
         return x
 
+    def gap(self, x_next, x):
+        return x_next - x
+
     def terminated(self, x, u):
         return np.abs(x[:, 0]) > self.end
 
