@@ -182,6 +182,29 @@ def test_headroom_on_pendulum_reaches_what_is_asked_and_nothing_is_lost() -> Non
             assert calm[f"{world}-{kind}"]["interval"][1] >= -0.01
 
 
+def test_wrong_simulators_do_no_harm_in_the_results() -> None:
+    """Wherever the right one is better than the base policy, those that are 30 % wrong are."""
+    found = results("wrong-simulators", "summary.json")["headroom"]
+    assert {"inverted-pendulum-sine-70", "inverted-pendulum-sine-130"} <= set(found)
+    for case in found.values():
+        assert case["counterfactual"]["mean"] > 0
+        for name in ("heavy", "light"):
+            assert case[name]["mean"] > 0
+
+
+def test_exploring_pays_in_the_results_and_costs_nothing_where_there_is_nothing_to_gain() -> None:
+    found = results("headroom-exploring", "summary.json")["headroom"]
+    for case in ("linear-2x1-sine", "linear-10x5-sine"):
+        for name in ("regression", "quadratic", "response"):
+            assert found[case][name]["interval"][0] > 0
+    nothing = results("nothing-to-gain", "summary.json")["nothing"]
+    for world in ("linear-2x1", "linear-10x5"):
+        for kind in ("calm", "noise"):
+            for name in ("counterfactual", "regression", "quadratic", "response", "residual"):
+                assert nothing[f"{world}-{kind}"][name]["mean"] >= -0.01
+                assert nothing[f"{world}-{kind}"][name]["worst"] >= -0.05
+
+
 def test_the_readme_shows_the_demo_as_it_came_out() -> None:
     summary = json.loads((ROOT / "docs" / "results" / "demo" / "summary.json").read_text())
     assert summary["command"] == "windward demo"
