@@ -450,3 +450,11 @@ def test_M_that_is_worse_than_the_base_policy_goes():
     assert judged(falls(8), falls(2), falls(8), falls(9)) == 1
     assert judged(falls(8), falls(8), falls(8), falls(9)) == 0
     assert judged(falls(8), falls(6), falls(2), falls(9)) == 2
+
+
+@pytest.mark.parametrize(
+    "options", [{"eta": 0.1}, {"lam": 0.5}, {"delay": 1, "fit_every": 2}, {"Sigma": np.eye(1)}]
+)
+def test_options_that_replays_do_not_look_at_are_refused(options):
+    with pytest.raises(ValueError, match=f"{', '.join(options)} mean nothing to gradient"):
+        made(**options)

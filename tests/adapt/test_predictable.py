@@ -258,6 +258,8 @@ def test_auto_takes_the_best_that_can_be_had() -> None:
     assert taken(signal="pd3") == ("reinforce", False)
     assert taken(signal="pd3", model=BASE, simulator={"noisy": True})[0] == "advantage"
     assert taken(signal="pd2", model=BASE, eta=1e-4)[0] == "reinforce"
+    assert taken(signal="pd2", model=BASE, lam=0.5)[0] == "advantage"
+    assert taken(signal="pd3", model=BASE, delay=1)[0] == "advantage"  # replays know no delay
     values = ww.fit_values("Pendulum-v1", BASE, steps=100, updates=1)
     assert taken(signal="pd3", model=values)[0] == "advantage"  # no policy to replay
 

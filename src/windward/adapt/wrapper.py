@@ -39,13 +39,14 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         replays the recorded ŵ in the simulator under other M, without exploration, and needs "pd3"
         and the model, or the logits for discrete actions. "auto" is that where it can be had, else
         "advantage" with V of the model, else "reinforce", both with baseline="regression"; with
-        eta, sigma or M0, and for discrete actions without replays, the paper's. `.gradient` says
-        which.
-      sigma: standard deviation of the noise, in actions scaled to [-1, 1]. eta: learning rate.
+        eta, sigma, M0 or another option of the paper's update, and for discrete actions without
+        replays, that. `.gradient` says which.
+      sigma: standard deviation of the noise, in actions scaled to [-1, 1]; if left out it is also
+        scaled to what the base policy does while the guard waits. eta: learning rate.
       guard: whether adaptation is judged, and steps back where it does harm: by replays for
         "counterfactual"; else by returns, for which some episodes are left to the base policy, and
-        nothing begins before ŵ can be told from its past, but with PD1, or if eta, sigma, M0 or
-        every_episodes is given, or M is set.
+        nothing begins before ŵ can be told from its past, but with PD1, or if eta, sigma,
+        sigma_end, M0 or every_episodes is given, or M is set.
       options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes, projection,
         M0 ...; for continuous actions every_steps, for "reinforce" 64 if nothing is said: M moves
         with every 64th step, and gradients are summed until then; and fit_every, "auto" here. For
