@@ -29,6 +29,7 @@ def test_writes_what_it_reports(
         assert min(mine) == pytest.approx(reported["worst"], rel=1e-4)
     assert summary["headroom"]["2x1"]["response"]["mean"] > 0.5
     assert (tmp_path / "summary.json").exists()
+    assert summary["command"].startswith("windward run headroom-linear --sizes 2 1 --T 600 --last")
 
 
 def test_tuning_shares_no_system_and_no_wind_of_a_period_with_the_report() -> None:

@@ -33,9 +33,18 @@ def _flags(settings: Any, default: Any) -> Iterator[str]:
         elif isinstance(value, dict):
             yield f"--{flag} " + " ".join(f"{name} {each}" for name, each in value.items())
         elif isinstance(value, tuple | list):
-            yield f"--{flag} " + " ".join(shlex.quote(str(each)) for each in value)
+            yield f"--{flag} " + " ".join(shlex.quote(str(each)) for each in _flat(value))
         else:
             yield f"--{flag} {shlex.quote(str(value))}"
+
+
+def _flat(values: Any) -> Iterator[Any]:
+    """Numbers and words in tuples of tuples, as a command line has them."""
+    for each in values:
+        if isinstance(each, tuple | list):
+            yield from _flat(each)
+        else:
+            yield each
 
 
 def commit() -> str | None:

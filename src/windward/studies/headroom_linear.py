@@ -23,6 +23,7 @@ from windward.atomic import prepare, write_rows
 from windward.core.algorithm import Algorithm
 from windward.linear import disturbances
 from windward.studies import results
+from windward.studies.commands import command_line
 from windward.studies.lds import REPORT_SEED, Problem
 from windward.studies.statistics import Interval, mean_interval
 
@@ -206,10 +207,9 @@ def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return summary
 
 
-def run(
-    settings: HeadroomLinear, console: Console, command: str = "windward run headroom-linear"
-) -> dict[str, Any]:
-    """Runs the table; writes runs.csv and summary.json."""
+def run(settings: HeadroomLinear, console: Console, command: str = "") -> dict[str, Any]:
+    """Runs the table; writes runs.csv and summary.json, with the command if another one ran it."""
+    command = command or command_line("windward run headroom-linear", settings, HeadroomLinear())
     checks.integer("T", settings.T, 2)
     checks.integer("systems", settings.systems, 1)
     checks.integer("seeds", settings.seeds, 1)
@@ -253,8 +253,9 @@ def _table(headroom: dict[str, Any], settings: HeadroomLinear) -> Table:
         cells = []
         for each in headroom.values():
             low, high = each[name]["interval"]
-            cells.append(
-                f"{each[name]['mean']:.2f} \\[{low:.2f}, {high:.2f}] {each[name]['worst']:.2f}"
-            )
+            within = (
+                f" \\[{low:.2f}, {high:.2f}]" if low < high else ""
+            )  # of one system there is none
+            cells.append(f"{each[name]['mean']:.2f}{within} {each[name]['worst']:.2f}")
         table.add_row(name, method.sees, *cells)
     return table
