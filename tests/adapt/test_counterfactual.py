@@ -362,12 +362,12 @@ def test_where_nothing_is_found_smaller_steps_are_tried(monkeypatch):
     monkeypatch.setattr(type(teacher), "_judge", lambda self, candidates: False)
     sizes, waits = [], []
 
-    def next_wait(found, plain=teacher._next):
+    def updated(count, plain=teacher.pace.updated, **what):
         sizes.append(float(teacher._cma.step))
-        waits.append(plain(found))
-        return waits[-1]
+        plain(count, **what)
+        waits.append(teacher.pace.wait)
 
-    monkeypatch.setattr(teacher, "_next", next_wait)
+    monkeypatch.setattr(teacher.pace, "updated", updated)
     ran(env, 200)
     assert waits[:7] == [20, 10, 20, 10, 20, 40, 40]
     at = np.array(sizes) / search.step
@@ -381,12 +381,15 @@ def test_after_a_fall_steps_are_large_again():
     env = made(length=30)
     ran(env, 30)
     teacher = env._module.teacher
-    teacher._scale = 2
+    teacher.pace.scale = 2
     teacher.after(np.zeros(2), False, False, False)
-    assert teacher._scale == 2
+    assert teacher.pace.scale == 2
+    teacher.update()
+    generation = int(teacher._cma.generation)
     teacher.after(np.zeros(2), False, True, True)
-    assert teacher._scale == 0
-    assert teacher._begun in (0, teacher.record.steps)  # and the search begins anew
+    assert teacher.pace.scale == 0
+    assert teacher._begun_scale == 0  # and the search began anew
+    assert teacher._cma.generation <= generation + 5
 
 
 def test_a_coordinate_that_begins_to_move_is_met_at_once():

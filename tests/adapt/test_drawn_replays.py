@@ -175,7 +175,7 @@ def test_a_teacher_draws_luck_with_its_starts():
         teacher._rng.bit_generator.state = before
         pairs.append(teacher._starts(6))
     for one, other in zip(*pairs, strict=True):
-        assert one.luck.shape == (teacher._horizon, 2)
+        assert one.luck.shape == (teacher.pace.horizon, 2)
         np.testing.assert_array_equal(one.luck, other.luck)
     assert len({start.luck[0, 0] for start in pairs[0]}) == 6
 

@@ -18,6 +18,7 @@ from windward.adapt import cma
 from windward.adapt.amended import Amended
 from windward.adapt.choosing import BASE, HALF, choose
 from windward.adapt.flaw import flaw
+from windward.adapt.pace import Pace
 from windward.adapt.replay import Record, Start, replay
 from windward.adapt.replayed import Replayed
 from windward.adapt.search import Search
@@ -26,7 +27,6 @@ from windward.envs.simulators import Simulator
 
 NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
 LOOK = 1000  # steps of an episode after which the simulator's flaws are looked for anyway
-SCALES = (1.0, 1 / 4, 1 / 16)  # of the first step, one after the other where nothing is found
 SEARCH = "search_"  # arrays of a file that are the search's
 
 
@@ -62,10 +62,8 @@ class Counterfactual:
         """components of the window in which the search draws"""
         self._cma = cma.start(np.zeros(0), self.search.step)
         self._rng = np.random.default_rng((self._seed, 7))
-        self._since, self._this_episode, self._begun, self._scale = 0, 0, 0, 0
-        self._unlooked = 0
-        self._horizon = self.search.horizon
-        self._wait = self.search.every
+        self.pace = Pace(self.search)
+        self._begun, self._begun_scale, self._unlooked = 0, 0, 0
         self.episode = 0
         self.decisions: list[str] = [self.refusal] if self.refusal else []
         """what was decided about M, in sentences"""
@@ -87,7 +85,7 @@ class Counterfactual:
     def left(self) -> None:
         """An episode begins, wherever the last one was."""
         self.record.cut()
-        self._this_episode = 0
+        self.pace.left()
 
     def before(self, x: Any, u: np.ndarray) -> None:
         """Called before the environment is stepped, with observation and action, rows."""
@@ -114,22 +112,17 @@ class Counterfactual:
 
     def after(self, w_hat: np.ndarray, usable: bool, terminated: bool, ended: bool) -> bool:
         """A step is over; whether M may have changed."""
-        search = self.search
         if self.refusal:
             return False
-        if usable and self._x is not None:
+        recorded = usable and self._x is not None
+        if recorded:
+            assert self._x is not None
             self.record.add(self._x, w_hat.astype(np.float64), self._phi)
-            self._since, self._unlooked = self._since + 1, self._unlooked + 1
-        due = int(self._since >= self._wait)
-        if terminated:  # an end that might have been avoided
-            self._wait = search.every
-            self._horizon = max(search.horizon, search.after_end)
-            due = max(due, search.per_episode - self._this_episode)
-            if self._scale:  # small steps were for what nothing puts an end to
-                self._scale = self._begun = 0
+            self._unlooked += 1
+        due = self.pace.step(recorded, terminated)
         if ended:
             self.episode += 1
-            self._this_episode = 0
+            self.pace.left()
         if ended or not usable:
             self.record.cut()
         look = (ended or self._unlooked >= LOOK) and len(self.record) > 0
@@ -141,8 +134,7 @@ class Counterfactual:
             due = max(due, int(mended))
             found = [self.update() for _ in range(due)]
         if due:
-            self._wait, self._since = self._next(any(found)), 0
-        self._this_episode += 0 if ended else due
+            self.pace.updated(due, found=any(found), idle=not self.M.any(), ended=ended)
         return mended or any(found)
 
     def _mend(self) -> bool:
@@ -167,34 +159,22 @@ class Counterfactual:
             self.say(f"the simulator is wrong: {right}")
             # M answered to another ŵ there, and the search is wherever that led it.
             self.M = np.where(new, 0.0, self.M)
-            self._begun = self._scale = 0
+            self._begun = self.pace.scale = self.pace.vain = 0
         other = bool(new.any() or (found.wind != self.record.wind).any())
         self.amended.Theta = now
         self.record.amend(now - Theta)
         self.record.look(found.wind, found.a)
         return other
 
-    def _next(self, found: bool) -> int:
-        """Steps until the next update; where nothing was found for long it takes smaller steps.
-
-        A policy that uses little of its actions' range is to be corrected by little.
-        """
-        every, most = self.search.every, self.search.at_most
-        if found:
-            return every
-        if 2 * self._wait >= most and not self.M.any() and self._scale + 1 < len(SCALES):
-            self._scale, self._begun = self._scale + 1, 0
-            return every
-        return min(2 * self._wait, most)
-
     def _starts(self, count: int) -> list[Start]:
         """Where replays begin, each with a wind and a luck of its own."""
-        return self.record.starts(count, self._horizon, self._rng, self.policy.luck)
+        lasts = 0 if self.pace.ends else self.record.steps // max(self.episode, 1)
+        return self.record.starts(count, self.pace.horizon, self._rng, self.policy.luck, lasts)
 
     def _replay(self, candidates: np.ndarray, starts: list[Start]) -> tuple[np.ndarray, np.ndarray]:
         """Costs of candidates from starts, and which stood: (starts, candidates)."""
-        scaled, gamma = candidates * self.record.per_size, self.search.gamma
-        return replay(self.amended, self.policy, starts, scaled, gamma)
+        scaled = candidates * self.record.per_size
+        return replay(self.amended, self.policy, starts, scaled, self.pace.gamma)
 
     def update(self) -> bool:
         """Looks for a better M; whether there was one."""
@@ -218,7 +198,9 @@ class Counterfactual:
             self._cma = cma.tell(self._cma, points, costs)
             best = np.stack([points[costs.argmin()], self._cma.mean])
             candidates.extend(self._maps(best))
-        return self._judge(np.stack(candidates))
+        found = self._judge(np.stack(candidates))
+        self.pace.searched(idle=not self.M.any())
+        return found
 
     def _calm(self) -> bool:
         """Nothing has pushed yet, or no more: what M makes of a simulator's own error is noise."""
@@ -249,16 +231,17 @@ class Counterfactual:
 
     def _renew(self) -> None:
         """Begins the search anew around M, when the record is twice as long or it came to rest."""
-        first = SCALES[self._scale] * self.search.step
-        step = self._cma.step / first
+        step = self._cma.step / self.pace.first_step
         moves = np.tile(self.record.per_size > 0, self._shape[0])
         met = not np.any(moves & ~self._basis.any(axis=0))  # no coordinate moves for the first time
-        if NARROW < step < WIDE and met and self.record.steps < 2 * self._begun:
+        same = met and self._begun_scale == self.pace.scale
+        if NARROW < step < WIDE and same and self.record.steps < 2 * self._begun:
             return
         self._basis, self._begun = self.record.features(self.search.components), self.record.steps
+        self._begun_scale = self.pace.scale
         d_u = self._shape[1]
         mean = self.M.swapaxes(0, 1).reshape(d_u, -1) @ np.linalg.pinv(self._basis)
-        self._cma = cma.start(mean.ravel(), first)
+        self._cma = cma.start(mean.ravel(), self.pace.first_step)
 
     def _maps(self, points: np.ndarray) -> np.ndarray:
         """Points of the search as M: (n, h, d_u, d_w)."""
@@ -301,6 +284,7 @@ class Counterfactual:
         return {
             "generator": self._rng.bit_generator.state,
             "counts": {name: getattr(self, name) for name in COUNTS},
+            "pace": self.pace.memory(),
             "decisions": self.decisions,
         }
 
@@ -310,8 +294,7 @@ class Counterfactual:
         try:
             fresh.restore(arrays, self.simulator.d_x)
             counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}
-            if counts["_scale"] >= len(SCALES):
-                raise IndexError(f"_scale is {counts['_scale']}")
+            pace = Pace.restored(self.search, memory["pace"])
             rng = np.random.default_rng(0)
             rng.bit_generator.state = memory["generator"]
             decisions = [str(each) for each in memory["decisions"]]
@@ -325,11 +308,9 @@ class Counterfactual:
             raise ValueError(f"it is no record of replays: {error!r}") from error
         self.record, self._rng, self.decisions = fresh, rng, decisions
         self.M, self._basis, self._cma = M, basis, state
-        self.amended.Theta = Theta
+        self.amended.Theta, self.pace = Theta, pace
         for name, value in counts.items():
             setattr(self, name, value)
 
 
-COUNTS = (
-    "_since", "_unlooked", "_this_episode", "_begun", "_scale", "_wait", "_horizon", "episode",
-)  # fmt: skip
+COUNTS = ("_begun", "_begun_scale", "_unlooked", "episode")

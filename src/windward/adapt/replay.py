@@ -22,6 +22,7 @@ BEGINNINGS = 0.05  # what windows of an episode's first steps weigh beside all o
 FORECAST_BOUND = 4.0  # in sizes of ŵ
 MOST = 0.8  # of the steps, by which what is usual is told
 ODD = 0.5  # of what ŵ usually is: a larger error of its prediction at an end is no wind
+LONG = 3  # replays that an episode must be longer than for them to be spread over all of it
 ENOUGH = 200  # predictions of ŵ from its past, after which it is known whether they tell anything
 
 Pushes = Callable[[np.ndarray], np.ndarray]
@@ -230,17 +231,28 @@ class Record:
         return ahead
 
     def starts(
-        self, count: int, horizon: int, rng: np.random.Generator, luck: Luck = nothing
+        self,
+        count: int,
+        horizon: int,
+        rng: np.random.Generator,
+        luck: Luck = nothing,
+        lasts: int = 0,
     ) -> list[Start]:
         """Recorded steps to begin from, the wind from there on, and the base policy's draws.
 
         Of four replays three start where an episode did, two of these in the wind of some other
         moment: the next episode may begin at any, and moments are spread over the record, so that
         few replays meet the wind in all its phases. The fourth starts at any step of any piece.
+
+        Where episodes last much longer than a replay, so many steps as `lasts` says, and nothing
+        but time ends them, what M is worth is decided later: there one of four starts where an
+        episode did, and the others are spread over all of it.
         """
+        long = lasts > LONG * horizon
         first = [piece for piece in self.pieces if begins(piece)] or self.pieces
+        later = [piece for piece in self.pieces if not begins(piece)] or self.pieces
         ends = np.cumsum([len(piece) for piece in self.pieces])
-        others = [i for i in range(count) if i % 4 in (1, 2)]
+        others = [i for i in range(count) if i % 4 in (1, 2) and not long]
         # Each anywhere in its own part: at even distances a period may be met in two phases alone.
         parts = np.arange(len(others)) + rng.random(len(others))
         spread = parts / max(len(others), 1) * ends[-1]
@@ -253,11 +265,15 @@ class Record:
                 moment = moments[i]
                 at = int(np.searchsorted(ends, moment, side="right"))
                 piece, step = self.pieces[at], moment - int(ends[at]) + len(self.pieces[at])
+            elif i % 4 and long:
+                among = first if rng.random() < PIECE / lasts else later
+                piece = among[rng.integers(0, len(among))]
+                step = int(rng.integers(0, max(len(piece) - horizon, 0) + 1))
             elif i % 4 == 3:
                 piece = self.pieces[rng.integers(0, len(self.pieces))]
                 step = int(rng.integers(0, len(piece)))
             places.append((piece, step))
-            visits.append(begun[0] if i % 4 != 3 else piece[step])
+            visits.append(begun[0] if i in moments else piece[step])
         winds = self.winds(places, horizon)
         return [
             Start(at.x, at.window, wind, luck(rng, horizon))

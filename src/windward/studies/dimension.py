@@ -48,7 +48,7 @@ class Dimension:
     """other seeds for tuning"""
     probe_delta: float = 0.3
     """exploration, as a length in action space, at which gradients are compared"""
-    out: Path = Path("docs/results/dimension")
+    out: Path = Path("out/studies/dimension")
     """folder for runs.csv, summary.json and dimension.png"""
 
 

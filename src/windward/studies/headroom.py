@@ -71,7 +71,7 @@ class Headroom:
     last: int = 10
     """final episodes that count, where there is something to gain"""
     generations: int = 60
-    """of the search for a best fixed M that is not in best_M/ yet"""
+    """of the search for a best fixed M that is not in `best` yet"""
     max_steps: int | None = None
     """steps of an episode at most; the environment's own limit if left out"""
     processes: int = 1
@@ -82,8 +82,11 @@ class Headroom:
     """False makes table and page of what there is"""
     runs: Path = Path("out/headroom")
     """folder with a file for each run"""
-    out: Path = Path("docs/results/headroom")
-    """folder for best_M/, episodes.csv, summary.json and report.html"""
+    out: Path = Path("out/studies/headroom")
+    """folder for episodes.csv, summary.json and report.html"""
+    best: Path | None = None
+    """folder with the best fixed M of each case, those that were found before; best_M in `out` if
+    left out"""
 
 
 def run(settings: Headroom, console: Console) -> dict[str, Any]:
@@ -171,7 +174,7 @@ def _linear(settings: Headroom, names: list[str], console: Console) -> dict[str,
 
 def _references(settings: Headroom, cases: list[str], console: Console) -> dict[str, Any]:
     """The best fixed M of each case where there is something to gain."""
-    folder, found = settings.out / "best_M", {}
+    folder, found = settings.best or settings.out / "best_M", {}
     for name in cases:
         there = (folder / f"{name}.json").exists()
         if name in CASES and (settings.compute or there):

@@ -50,7 +50,7 @@ class HeadroomLinear:
     """held-out winds: a sinusoid of a period, two of them, a random walk, or constant"""
     tune_winds: tuple[str, ...] = ("sine 20", "walk")
     """winds on which the paper's update and GPC are tuned, on a system of their own"""
-    out: Path = Path("docs/results/headroom-linear")
+    out: Path = Path("out/studies/headroom-linear")
     """folder for runs.csv and summary.json"""
 
 

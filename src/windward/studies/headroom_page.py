@@ -190,8 +190,8 @@ def _story(seeds: tuple[int, ...], last: int) -> list[str]:
         "M, and what it explores is counted. No seed and no episode was left out.",
         "Share of the headroom: (method - base) / (best - base), mean returns of the method's "
         f"last {last} episodes over {len(seeds)} held-out seed(s). The best fixed M was searched "
-        "for on other seeds in the same wind (best_M/ has it, with the command that found it); "
-        "what is tuned was tuned on other seeds in another wind.",
+        "for on other seeds in the same wind (a file of its own has it, with the command that "
+        "found it); what is tuned was tuned on other seeds in another wind.",
         "Where there is nothing to gain, all episodes count, as a share of the base's return.",
         "Raw results: episodes.csv has every episode, summary.json all numbers.",
     ]

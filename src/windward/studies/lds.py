@@ -48,7 +48,7 @@ class LdsLow:
     """seeds for tuning, at each period"""
     report_seeds: int = 16
     """other seeds for reporting, at each period"""
-    out: Path = Path("docs/results/lds-low")
+    out: Path = Path("out/studies/lds-low")
     """folder for runs.csv, summary.json and costs.png"""
 
 

@@ -59,7 +59,7 @@ class Learning:
     """False draws what there is"""
     runs: Path = Path("out/train")
     """folder of D4PG's runs, named as `windward train` does, with checkpoints; large"""
-    out: Path = Path("docs/results/learning")
+    out: Path = Path("out/studies/learning")
     """folder for a curve of each run, summary.json and learning.png"""
     settings: AgentSettings = field(default_factory=AgentSettings)
 

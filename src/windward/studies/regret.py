@@ -47,7 +47,7 @@ class RegretRate:
     """memory of the controllers"""
     radius: float = 2.0
     """Frobenius norm that M may reach; the best M in hindsight has 1.6 to 1.7 here"""
-    out: Path = Path("docs/results/regret-rate")
+    out: Path = Path("out/studies/regret-rate")
     """folder for runs.csv, summary.json and regret.png"""
 
 
