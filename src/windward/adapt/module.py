@@ -4,18 +4,18 @@ A fault (a number that is not finite, a simulator or critic that raises or is la
 the one that it befell is not learned from, and at the next one the base action is executed alone.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from windward.adapt.actuation import Actuation, none
+from windward.adapt.asking import Asking, Timely
 from windward.adapt.counterfactual import Counterfactual
 from windward.adapt.engine import Engine
 from windward.adapt.faults import Faults, finite, finite_rows
 from windward.adapt.guard import Guard
 from windward.adapt.reports import Pending, Report
-from windward.adapt.sources import Aux, Happened, Source
+from windward.adapt.sources import Happened, Source
 from windward.adapt.table import Step
 from windward.adapt.telling import Telling
 from windward.core import signals
@@ -33,17 +33,18 @@ class Module:
         engine: Engine,
         source: Source,
         actuation: Actuation,
-        timely: Callable[[Callable[[], Any]], tuple[bool, Any]] | None = None,
+        timely: Timely | None = None,
         gradient: str = "reinforce",
         teacher: Counterfactual | None = None,
         guard: Guard | None = None,
     ) -> None:
         self.gradient, self.teacher, self.guard = gradient, teacher, guard
-        self.engine, self.source, self.actuation, self._timely = engine, source, actuation, timely
+        self.engine, self.source, self.actuation = engine, source, actuation
         self.rows = engine.rows
         self.frozen = False
         self._none = none(self.rows)
         self._all = ~self._none
+        self._asking = Asking(source, engine, teacher, timely, self._all)
         self.x: Any = None
         """observations, rows; None before the first"""
         self.ended = self._none
@@ -174,24 +175,11 @@ class Module:
             alone = made.lost if alone is None else alone | made.lost
         if made.clipped is not self._none:
             self.clipped += int(made.clipped.sum())
-        asks = self.source.needs_steps or self.teacher is not None
-        if asks and not rests and not self._asked_before(made.action):
+        asks = self._asking.first and not rests
+        if asks and not self._asking.before(self.x, made.action, self.faults):
             alone, made = self._all, self.actuation.alone(base)
         self._pending = Pending(made, alone, self.x, engine.correction, engine.draw)
         return made.action
-
-    def _asked_before(self, action: Any) -> bool:
-        """Lets the source predict; whether it could."""
-        try:
-            if self.teacher is not None:
-                self.teacher.before(self.x, np.asarray(action))
-            in_time, _ = self._in_time(self.source.before, np.asarray(action))
-        except Exception as error:  # a simulator may fail in any way
-            self.faults.note("signal", self._all, repr(error))
-            return False
-        if not in_time:
-            self.faults.note("late", self._all)
-        return in_time
 
     def observe(
         self,
@@ -232,7 +220,7 @@ class Module:
             )
         calm = going and alone is None and phantom is None and finite(x_next)
         good = valid if calm else self._good(happened, alone, valid)
-        aux, usable = self._signal(happened, good)
+        aux, usable = self._asking.after(happened, good, self.faults)
         if made.logits is not None:
             aux = {**aux, signals.LOGITS: made.logits}
         # A step that is not usable still ends its episode; its cost keeps it out of all else.
@@ -338,30 +326,6 @@ class Module:
         # x is finite, or its row would act alone.
         good = valid & finite_rows(happened.x_next)
         return good if alone is None else good & ~alone
-
-    def _signal(self, happened: Happened, good: np.ndarray) -> tuple[Aux, np.ndarray]:
-        """Aux values of a step, and the rows that they could be made for."""
-        if good is not self._all:
-            if not good.any():
-                return self.engine.blank(), good
-            happened = happened.mended(good)  # good rows must not fail for what others hold
-        try:
-            in_time, aux = self._in_time(self.source.after, happened)
-            if in_time and self.teacher is not None:
-                w_hat = self.teacher.amend(aux[signals.W], happened.x_next)
-                aux = {**aux, signals.W: w_hat}
-            aux = self.engine.shaped(aux) if in_time else {}
-        except Exception as error:  # a critic or a simulator may fail in any way
-            self.faults.note("signal", good, repr(error))
-            return self.engine.blank(), self._none
-        if not in_time:
-            self.faults.note("late", good)
-            return self.engine.blank(), self._none
-        return aux, good
-
-    def _in_time(self, work: Callable[[Any], Any], given: Any) -> tuple[bool, Any]:
-        """(whether it was in time, what it gave)."""
-        return (True, work(given)) if self._timely is None else self._timely(lambda: work(given))
 
     def _quiet_unit(self) -> np.ndarray | None:
         """Zeros in place of the next draw when noise is off."""
