@@ -308,6 +308,36 @@ def test_few_starts_meet_the_wind_in_all_its_phases():
     assert len(met) > 85  # of 90
 
 
+def test_replays_are_spread_over_episodes_that_last():
+    """What they are worth is not decided in their first steps."""
+    length, horizon = 5 * PIECE, 50
+    w = np.arange(1.0, 3 * length + 1)[:, None] * [[1.0, 0.5]]
+    record = filled(w, cuts=(length, 2 * length), kept=20)
+    at = {}
+    for lasts in (0, length):
+        starts = record.starts(400, horizon, np.random.default_rng(1), lasts=lasts)
+        at[lasts] = np.array([start.x[0] for start in starts]) % length
+        if lasts:  # each in its own wind, and nothing of it is forecast
+            for start in starts:
+                np.testing.assert_array_equal(start.wind, w[int(start.x[0]) :][:horizon])
+    assert np.mean(at[0] == 0) > 0.7
+    assert 0.24 < np.mean(at[length] == 0) < 0.28
+    late = at[length][at[length] > 0]
+    assert np.mean(late >= PIECE) == pytest.approx(0.8, abs=0.08)
+    assert {int(each // PIECE) for each in late} == {0, 1, 2, 3, 4}
+
+
+def test_episodes_that_last_no_longer_than_a_few_replays_begin_as_ever():
+    w = np.sin(np.arange(300) / 5)[:, None] * [[1.0, 0.5]]
+    record = filled(w, cuts=(150,))
+    usual, short = (
+        record.starts(40, 50, np.random.default_rng(1), lasts=lasts) for lasts in (0, 150)
+    )
+    for one, other in zip(usual, short, strict=True):
+        np.testing.assert_array_equal(one.x, other.x)
+        np.testing.assert_array_equal(one.wind, other.wind)
+
+
 def test_features_tell_phases_and_beginnings():
     """A slow sine is two numbers; the first windows of an episode are others, and weigh little."""
     t = np.arange(150)
