@@ -11,7 +11,8 @@ import scipy.stats
 import windward as ww
 from windward.adapt.actuation import gumbel_given
 from windward.adapt.counterfactual import Counterfactual
-from windward.adapt.replay import Start, replay
+from windward.adapt.record import Start
+from windward.adapt.replay import replay
 from windward.adapt.replayed import Boxed, Drawn, nothing
 
 from .worlds import assert_same

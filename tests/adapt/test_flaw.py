@@ -9,7 +9,7 @@ import pytest
 import windward as ww
 from windward.adapt.amended import Amended
 from windward.adapt.flaw import LEAST, flaw
-from windward.adapt.replay import Record, begins
+from windward.adapt.record import Record, begins
 from windward.adapt.replayed import Drawn
 from windward.studies.loading import load_model
 

@@ -34,7 +34,7 @@ def test_replays_reach_beyond_most_ends() -> None:
     for length in (400, 410, 420, 430, 440):
         episode(pace, length, falls=True)
     assert 1.25 * 420 <= pace.horizon <= 1.25 * 440
-    assert pace.gamma**pace.horizon == pytest.approx(search.gamma**300)
+    assert pace.gamma(pace.horizon) ** pace.horizon == pytest.approx(search.gamma**300)
     for _ in range(8):
         episode(pace, 5000, falls=True)
     assert pace.horizon == 1000
@@ -44,7 +44,7 @@ def test_episodes_that_time_ends_say_nothing_of_ends() -> None:
     pace = Pace(Search())
     episode(pace, 900, falls=False)
     assert pace.horizon == Search().horizon
-    assert pace.gamma == Search().gamma
+    assert pace.gamma(pace.horizon) == Search().gamma
     assert not pace.ends
 
 

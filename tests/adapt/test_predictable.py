@@ -9,7 +9,7 @@ import pytest
 import windward as ww
 from windward.adapt.guard import ANEW, Guard
 from windward.adapt.predictable import LEAST, Predictable
-from windward.adapt.replay import ENOUGH, Record
+from windward.adapt.record import ENOUGH, Record
 from windward.adapt.sources import Happened
 
 BASE = ww.bases.load("Pendulum-v1")

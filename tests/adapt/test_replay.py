@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt.replay import FORECAST_BOUND, PIECE, Record, Start, begins, replay
+from windward.adapt.record import FORECAST_BOUND, PIECE, Record, Start, begins
+from windward.adapt.replay import replay
 from windward.adapt.replayed import Boxed, nothing
 from windward.bases.policies import predictor
 
@@ -314,10 +315,10 @@ def test_replays_are_spread_over_episodes_that_last():
     w = np.arange(1.0, 3 * length + 1)[:, None] * [[1.0, 0.5]]
     record = filled(w, cuts=(length, 2 * length), kept=20)
     at = {}
-    for lasts in (0, length):
-        starts = record.starts(400, horizon, np.random.default_rng(1), lasts=lasts)
-        at[lasts] = np.array([start.x[0] for start in starts]) % length
-        if lasts:  # each in its own wind, and nothing of it is forecast
+    for spread in (0, length):
+        starts = record.starts(400, horizon, np.random.default_rng(1), spread=spread)
+        at[spread] = np.array([start.x[0] for start in starts]) % length
+        if spread:  # each in its own wind, and nothing of it is forecast
             for start in starts:
                 np.testing.assert_array_equal(start.wind, w[int(start.x[0]) :][:horizon])
     assert np.mean(at[0] == 0) > 0.7
@@ -327,15 +328,17 @@ def test_replays_are_spread_over_episodes_that_last():
     assert {int(each // PIECE) for each in late} == {0, 1, 2, 3, 4}
 
 
-def test_episodes_that_last_no_longer_than_a_few_replays_begin_as_ever():
-    w = np.sin(np.arange(300) / 5)[:, None] * [[1.0, 0.5]]
-    record = filled(w, cuts=(150,))
-    usual, short = (
-        record.starts(40, 50, np.random.default_rng(1), lasts=lasts) for lasts in (0, 150)
-    )
-    for one, other in zip(usual, short, strict=True):
-        np.testing.assert_array_equal(one.x, other.x)
-        np.testing.assert_array_equal(one.wind, other.wind)
+def test_the_wind_goes_on_in_the_next_piece():
+    """To where an episode ended; from there on it is forecast."""
+    w = np.random.default_rng(0).normal(size=(3 * PIECE, 2))
+    record = filled(w, cuts=(2 * PIECE,))
+    first, second, third = record.pieces
+    found = record.winds([(first, 50), (second, 50), (third, 50)], PIECE)
+    np.testing.assert_array_equal(found[0], w[50 : 50 + PIECE])
+    for row, step in ((1, PIECE + 50), (2, 2 * PIECE + 50)):
+        known = PIECE - 50
+        np.testing.assert_array_equal(found[row, :known], w[step : step + known])
+        assert np.abs(found[row, known:]).max() < np.abs(w).max() / 3  # noise has no forecast
 
 
 def test_features_tell_phases_and_beginnings():

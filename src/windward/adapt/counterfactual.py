@@ -19,13 +19,15 @@ from windward.adapt.amended import Amended
 from windward.adapt.choosing import BASE, HALF, choose
 from windward.adapt.flaw import flaw
 from windward.adapt.pace import Pace
-from windward.adapt.replay import Record, Start, replay
+from windward.adapt.record import Record, Start
+from windward.adapt.replay import replay
 from windward.adapt.replayed import Replayed
 from windward.adapt.search import Search
 from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
 NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
+LONG = 3  # replays that an episode must be longer than for them to be spread over all of it
 LOOK = 1000  # steps of an episode after which the simulator's flaws are looked for anyway
 SEARCH = "search_"  # arrays of a file that are the search's
 
@@ -166,15 +168,21 @@ class Counterfactual:
         self.record.look(found.wind, found.a)
         return other
 
-    def _starts(self, count: int) -> list[Start]:
-        """Where replays begin, each with a wind and a luck of its own."""
-        lasts = 0 if self.pace.ends else self.record.steps // max(self.episode, 1)
-        return self.record.starts(count, self.pace.horizon, self._rng, self.policy.luck, lasts)
+    def _starts(self, count: int, *, judging: bool = False) -> list[Start]:
+        """Where replays begin, each with a wind and a luck of its own.
+
+        Where nothing but time ends episodes, and that late, replays are spread over them, and
+        those that judge are longer: a gait takes some steps to change.
+        """
+        lasts = self.record.steps // max(self.episode, 1)
+        spread = 0 if self.pace.ends or lasts <= LONG * self.pace.horizon else lasts
+        horizon = self.pace.horizon * (LONG if spread and judging else 1)
+        return self.record.starts(count, horizon, self._rng, self.policy.luck, spread)
 
     def _replay(self, candidates: np.ndarray, starts: list[Start]) -> tuple[np.ndarray, np.ndarray]:
         """Costs of candidates from starts, and which stood: (starts, candidates)."""
-        scaled = candidates * self.record.per_size
-        return replay(self.amended, self.policy, starts, scaled, self.pace.gamma)
+        scaled, gamma = candidates * self.record.per_size, self.pace.gamma(len(starts[0].wind))
+        return replay(self.amended, self.policy, starts, scaled, gamma)
 
     def update(self) -> bool:
         """Looks for a better M; whether there was one."""
@@ -251,7 +259,7 @@ class Counterfactual:
 
     def _judge(self, candidates: np.ndarray) -> bool:
         """Puts the best candidate that beats the base policy beyond doubt in M's place."""
-        starts = self._starts(self.search.judges)
+        starts = self._starts(self.search.judges, judging=True)
         costs, _ = self._replay(candidates, starts)
         chosen = choose(costs, self.search.margin, self.search.spread)
         if not self.M.any() and chosen in (BASE, HALF):  # which are M

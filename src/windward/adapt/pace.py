@@ -90,10 +90,9 @@ class Pace:
         late = math.ceil(BEYOND * float(np.quantile(self.ends, MOST)))
         return max(self._usual, min(late, LONGEST))
 
-    @property
-    def gamma(self) -> float:
+    def gamma(self, length: int) -> float:
         """The discount; over all of a replay that is longer than usual it is the usual one."""
-        return float(self.search.gamma ** min(1.0, self._usual / self.horizon))
+        return float(self.search.gamma ** min(1.0, self._usual / length))
 
     def memory(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
