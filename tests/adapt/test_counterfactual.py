@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt import saving
+from windward.adapt import counterfactual, saving
 from windward.adapt.choosing import choose
+from windward.adapt.flaw import Flaw
 
 from .worlds import assert_same, drive
 
@@ -202,6 +203,7 @@ def test_reset_adaptation_is_as_new():
     env = made(length=30)
     ran(env, 45)
     assert env.decisions
+    env.reset(seed=0)
     env.reset_adaptation()
     fresh = made(length=30)
     assert_same(numbers(env), numbers(fresh))
@@ -345,7 +347,7 @@ def test_where_all_stand_nothing_is_looked_for(monkeypatch):
     assert len(asked) == 3
 
 
-@pytest.mark.parametrize("settings", [{"h": 1}, {"search": ww.adapt.Search(every=1, starts=2)}])
+@pytest.mark.parametrize("settings", [{"h": 1}, {"search": ww.adapt.Search(every=1, starts=6)}])
 def test_short_windows_and_short_records(settings):
     """One lag has no windows that begin with zeros; one step has no window at all."""
     env = made(length=30, **settings)
@@ -418,6 +420,80 @@ def test_a_search_that_came_to_rest_begins_anew_around_M():
     np.testing.assert_allclose(teacher._maps(teacher._cma.mean)[0], teacher.M, atol=1e-9)
 
 
+def test_replays_of_long_episodes_are_spread_and_judge_further(monkeypatch):
+    """How long replays are, where they start and what they discount follows from the pace."""
+    env = made(search=ww.adapt.Search(every=10**6, horizon=20, after_end=30, judges=8))
+    ran(env, 30)
+    teacher, drawn, discounts = env._module.teacher, [], []
+    plain, replay = teacher.record.starts, counterfactual.replay
+
+    def starts(count, horizon, rng, luck, spread):
+        drawn.append((horizon, spread))
+        return plain(count, horizon, rng, luck, spread)
+
+    def replayed(simulator, policy, starts, candidates, gamma):
+        discounts.append(gamma)
+        return replay(simulator, policy, starts, candidates, gamma)
+
+    monkeypatch.setattr(teacher.record, "starts", starts)
+    monkeypatch.setattr(counterfactual, "replay", replayed)
+    M, gamma = np.zeros((5, *teacher.M.shape)), teacher.search.gamma
+    for lasted, ends, horizon, spread in (
+        ([60], [], 20, 0), ([61], [], 60, 61), ([61], [40], 50, 0)
+    ):  # fmt: skip
+        teacher.pace.lasted, teacher.pace.ends = lasted, ends
+        teacher._costs(M, 8)
+        assert drawn[-1] == (horizon, spread)
+        assert discounts[-1] == pytest.approx(gamma ** min(1.0, 30 / horizon))
+    teacher.pace.lasted, teacher.pace.ends = [61], []
+    teacher._starts(4)
+    assert drawn[-1] == (20, 61)  # the search itself goes on with short ones
+
+
+def test_searches_in_vain_are_counted_and_a_mended_simulator_ends_them(monkeypatch):
+    env = made(length=30)
+    ran(env, 40)
+    teacher = env._module.teacher
+    monkeypatch.setattr(teacher, "_judge", lambda candidates: False)
+    teacher.M[:], teacher.pace.vain = 0, 0
+    for count in (1, 2):
+        teacher.update()
+        assert teacher.pace.vain == count
+    Theta = np.ones_like(teacher.amended.Theta)
+    found = Flaw(Theta, np.zeros((2, 5)), np.ones(2, dtype=bool))
+    monkeypatch.setattr(counterfactual, "flaw", lambda *_: found)
+    assert teacher._mend()
+    assert teacher.pace.vain == 0
+
+
+@pytest.mark.parametrize("how", ["freeze", "reset"])
+def test_an_episode_that_was_not_seen_whole_has_no_length(how):
+    def ran_on(env, steps):
+        for _ in range(steps):
+            env.step(env.action_space.sample())
+
+    env = made(length=30)
+    ran(env, 40)
+    env.reset(seed=1)
+    pace = env._module.teacher.pace
+    assert pace.lasted == [30, 10]  # who leaves an episode ends it
+    ran_on(env, 10)
+    if how == "freeze":
+        env.freeze()
+        ran_on(env, 5)
+        env.unfreeze()
+    else:
+        env.reset_adaptation()
+        pace = env._module.teacher.pace
+    before = list(pace.lasted)
+    ran_on(env, 3)
+    env.reset(seed=2)
+    assert pace.lasted == before
+    ran_on(env, 4)
+    env.reset(seed=3)
+    assert pace.lasted == [*before, 4]
+
+
 STANDS = -100.0
 """the cost of a replay that does not fall"""
 
@@ -453,6 +529,42 @@ def test_M_that_is_worse_than_the_base_policy_goes():
     assert judged(falls(8), falls(2), falls(8), falls(9)) == 1
     assert judged(falls(8), falls(8), falls(8), falls(9)) == 0
     assert judged(falls(8), falls(6), falls(2), falls(9)) == 2
+
+
+def test_in_doubt_the_base_policy_acts():
+    """M must be sure to begin; it goes as soon as it only seems worse."""
+    swings = np.where(np.arange(16) % 2, 1.0, -1.0)  # a standard error of a quarter
+    assert judged(STANDS + swings + 0.2, STANDS, STANDS + swings + 0.1, STANDS) == 1
+    assert judged(STANDS + swings + 0.1, STANDS, STANDS + swings + 0.05, STANDS) == 0
+    assert judged(STANDS, STANDS, STANDS, STANDS + swings - 0.3) == 0
+
+
+@pytest.mark.parametrize("lucky", [True, False])
+def test_before_M_begins_more_judges_are_asked(monkeypatch, lucky):
+    """What twenty judges liked by chance sixty do not."""
+    env = made(length=30)
+    ran(env, 40)
+    teacher = env._module.teacher
+    teacher.M[:] = 0
+    teacher.decisions.clear()
+    asked = []
+
+    def costs(candidates, judges):
+        asked.append(judges)
+        gain = 0.0 if lucky and len(asked) > 1 else 50.0
+        found = np.full((judges, len(candidates)), 100.0)
+        found[:, 3] -= gain
+        if lucky and len(asked) > 1:  # and as often worse by as much
+            found[:, 3] += np.where(np.arange(judges) % 2, 200.0, -200.0)
+        return found
+
+    monkeypatch.setattr(teacher, "_costs", costs)
+    candidates = np.stack([teacher.M] * 3 + [teacher.M + 1.0])
+    assert teacher._judge(candidates) != lucky
+    assert asked == [teacher.search.judges, 2 * teacher.search.judges]
+    assert bool(teacher.M.any()) != lucky
+    said = "began to correct" in " ".join(teacher.decisions[-1:])
+    assert said != lucky
 
 
 @pytest.mark.parametrize(

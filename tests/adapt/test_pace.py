@@ -66,6 +66,58 @@ def test_an_end_that_comes_much_sooner_is_news() -> None:
     assert pace.vain == 6
 
 
+def test_what_is_news_is_told_from_most_ends() -> None:
+    pace = Pace(Search(kept=4))
+    for length in (1000, 100, 100, 100, 100):
+        episode(pace, length, falls=True)
+    assert pace.ends == [100, 100, 100, 100]
+    for length, news in ((60, False), (40, True)):
+        pace.vain, pace.wait, pace.since = VAIN, 600, 0
+        episode(pace, length, falls=True)
+        assert (pace.vain < VAIN) == news
+
+
+def test_updates_within_an_episode_count_for_its_end() -> None:
+    pace = Pace(Search(every=10, at_most=10, per_episode=6))
+    assert episode(pace, 45, falls=True) == 6  # four on the way, two at the end
+
+
+def test_how_long_episodes_last() -> None:
+    pace = Pace(Search())
+    for _ in range(70):
+        pace.step(True, False)
+    assert pace.lasts == 70
+    pace.left()
+    assert pace.lasts == 70
+    episode(pace, 200, falls=False)
+    episode(pace, 210, falls=False)
+    pace.step(True, False)
+    assert pace.lasts == 200
+    episode(pace, 50, falls=True)
+    assert pace.lasts == 0
+
+
+def test_a_part_of_an_episode_says_nothing_of_its_length() -> None:
+    pace = Pace(Search())
+    for falls in (True, False):
+        pace.torn = True
+        episode(pace, 50, falls=falls)
+        assert not pace.ends
+        assert not pace.lasted
+        assert not pace.torn
+
+
+def test_one_update_for_each_end_stays_one() -> None:
+    pace = Pace(Search(per_episode=1, after_end=300, every=10_000, at_most=10_000))
+    assert [episode(pace, 480, falls=True) for _ in range(4)] == [1, 1, 1, 1]
+
+
+def test_learned_simulators_are_not_asked_so_far_ahead() -> None:
+    pace = Pace(Search(after_end=300), 300)
+    episode(pace, 800, falls=True)
+    assert pace.horizon == 300
+
+
 def test_what_was_found_ends_the_vain_search() -> None:
     pace = Pace(Search())
     pace.vain = VAIN
@@ -86,8 +138,10 @@ def test_memory_is_json_and_goes_on() -> None:
     search = Search()
     pace = Pace(search)
     for length in (30, 60, 200):
-        episode(pace, length, falls=True)
-    again = Pace.restored(search, json.loads(json.dumps(pace.memory())))
+        episode(pace, length, falls=length != 60)
+    pace.torn = True
+    again = Pace(search)
+    again.restore(json.loads(json.dumps(pace.memory())))
     assert again.memory() == pace.memory()
     made = [episode(each, 77, falls=True) for each in (pace, again)]
     assert made[0] == made[1] > 0
@@ -96,8 +150,16 @@ def test_memory_is_json_and_goes_on() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("scale", 3), ("since", -1), ("ends", [0]), ("wait", 1.5), ("ends", [np.nan])],
+    [
+        ("scale", 3),
+        ("since", -1),
+        ("ends", [0]),
+        ("wait", 0),
+        ("wait", 1.5),
+        ("lasted", [0]),
+        ("ends", [np.nan]),
+    ],
 )
 def test_what_is_no_memory_is_refused(name: str, value: object) -> None:
     with pytest.raises((ValueError, TypeError)):
-        Pace.restored(Search(), Pace(Search()).memory() | {name: value})
+        Pace(Search()).restore(Pace(Search()).memory() | {name: value})

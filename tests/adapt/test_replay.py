@@ -313,14 +313,16 @@ def test_replays_are_spread_over_episodes_that_last():
     """What they are worth is not decided in their first steps."""
     length, horizon = 5 * PIECE, 50
     w = np.arange(1.0, 3 * length + 1)[:, None] * [[1.0, 0.5]]
-    record = filled(w, cuts=(length, 2 * length), kept=20)
+    record = filled(w, cuts=(length, 2 * length), kept=40)
     at = {}
     for spread in (0, length):
         starts = record.starts(400, horizon, np.random.default_rng(1), spread=spread)
         at[spread] = np.array([start.x[0] for start in starts]) % length
-        if spread:  # each in its own wind, and nothing of it is forecast
+        if spread:  # each in its own wind, to the end of its episode
             for start in starts:
-                np.testing.assert_array_equal(start.wind, w[int(start.x[0]) :][:horizon])
+                t = int(start.x[0])
+                own = w[t : min(t + horizon, length * (t // length + 1))]
+                np.testing.assert_array_equal(start.wind[: len(own)], own)
     assert np.mean(at[0] == 0) > 0.7
     assert 0.24 < np.mean(at[length] == 0) < 0.28
     late = at[length][at[length] > 0]

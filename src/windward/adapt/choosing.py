@@ -12,7 +12,8 @@ def choose(costs: np.ndarray, margin: float, spread: float) -> int:
     A candidate is sure if it is better than the base policy by a margin, and by so many standard
     errors or nowhere worse: what saves one episode of many and costs the others nothing has a large
     spread, and is sure all the same. Of the sure ones that also seem better than M the best is
-    taken. Where there is none, the base policy is, if it is as surely better than M.
+    taken. Where there is none, the base policy is, as soon as it seems better than M: in doubt it
+    is the base policy that acts.
     """
     size = np.abs(costs[:, BASE]).mean()
 
@@ -25,4 +26,5 @@ def choose(costs: np.ndarray, margin: float, spread: float) -> int:
     good &= sure(costs[:, :1] - costs, LIKELY)  # and than M: of that less has to be known
     if good.any():
         return int(np.where(good, costs.mean(axis=0), np.inf).argmin())
-    return BASE if sure(costs[:, :1] - base, spread)[0] else 0
+    loss = costs[:, 0] - base[:, 0]
+    return BASE if loss.mean() > LIKELY * loss.std() / np.sqrt(len(loss)) else 0

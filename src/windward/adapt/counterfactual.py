@@ -18,7 +18,7 @@ from windward.adapt import cma
 from windward.adapt.amended import Amended
 from windward.adapt.choosing import BASE, HALF, choose
 from windward.adapt.flaw import flaw
-from windward.adapt.pace import Pace
+from windward.adapt.pace import LONGEST, Pace
 from windward.adapt.record import Record, Start
 from windward.adapt.replay import replay
 from windward.adapt.replayed import Replayed
@@ -28,6 +28,7 @@ from windward.envs.simulators import Simulator
 
 NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
 LONG = 3  # replays that an episode must be longer than for them to be spread over all of it
+SURER = 2  # times as many judges as usual that are asked as well before M begins to act
 LOOK = 1000  # steps of an episode after which the simulator's flaws are looked for anyway
 SEARCH = "search_"  # arrays of a file that are the search's
 
@@ -64,7 +65,7 @@ class Counterfactual:
         """components of the window in which the search draws"""
         self._cma = cma.start(np.zeros(0), self.search.step)
         self._rng = np.random.default_rng((self._seed, 7))
-        self.pace = Pace(self.search)
+        self.pace = self._even()
         self._begun, self._begun_scale, self._unlooked = 0, 0, 0
         self.episode = 0
         self.decisions: list[str] = [self.refusal] if self.refusal else []
@@ -84,10 +85,21 @@ class Counterfactual:
         pushes = self.simulator.pushes if isinstance(self.simulator, LearnedSimulator) else None
         return Record(h, d_w, d_w + self.policy.d_u, self.search.kept, pushes)
 
+    def _even(self) -> Pace:
+        """A pace of which nothing is known; what is learned goes astray in long replays."""
+        usual = max(self.search.horizon, self.search.after_end)
+        learned = isinstance(self.simulator, LearnedSimulator)
+        return Pace(self.search, usual if learned else LONGEST)
+
     def left(self) -> None:
         """An episode begins, wherever the last one was."""
         self.record.cut()
         self.pace.left()
+
+    def torn(self) -> None:
+        """Steps of this episode were not seen."""
+        self.record.cut()
+        self.pace.torn = True
 
     def before(self, x: Any, u: np.ndarray) -> None:
         """Called before the environment is stepped, with observation and action, rows."""
@@ -174,8 +186,8 @@ class Counterfactual:
         Where nothing but time ends episodes, and that late, replays are spread over them, and
         those that judge are longer: a gait takes some steps to change.
         """
-        lasts = self.record.steps // max(self.episode, 1)
-        spread = 0 if self.pace.ends or lasts <= LONG * self.pace.horizon else lasts
+        lasts = self.pace.lasts
+        spread = lasts if lasts > LONG * self.pace.horizon else 0
         horizon = self.pace.horizon * (LONG if spread and judging else 1)
         return self.record.starts(count, horizon, self._rng, self.policy.luck, spread)
 
@@ -259,11 +271,16 @@ class Counterfactual:
 
     def _judge(self, candidates: np.ndarray) -> bool:
         """Puts the best candidate that beats the base policy beyond doubt in M's place."""
-        starts = self._starts(self.search.judges, judging=True)
-        costs, _ = self._replay(candidates, starts)
-        chosen = choose(costs, self.search.margin, self.search.spread)
-        if not self.M.any() and chosen in (BASE, HALF):  # which are M
-            chosen = 0
+        costs = self._costs(candidates, self.search.judges)
+        margin, spread = self.search.margin, self.search.spread
+        chosen = choose(costs, margin, spread)
+        if not self.M.any():
+            if chosen in (0, BASE, HALF):  # which are all M
+                return False
+            # Who looks often enough finds something: before M acts at all more are asked.
+            more = self._costs(candidates, SURER * self.search.judges)
+            costs = np.concatenate([costs, more])
+            chosen = choose(costs, margin, spread)
         if not chosen:
             return False
         size = max(float(np.abs(costs[:, BASE]).mean()), 1e-12)
@@ -276,6 +293,10 @@ class Counterfactual:
             self.say(f"began to correct: replay was {percent:.0f} % better than the base policy")
         self.M = candidates[chosen]
         return True
+
+    def _costs(self, candidates: np.ndarray, judges: int) -> np.ndarray:
+        """Of candidates from so many starts that were drawn anew, (judges, candidates)."""
+        return self._replay(candidates, self._starts(judges, judging=True))[0]
 
     def say(self, what: str) -> None:
         """One more sentence of what was decided, or found."""
@@ -302,7 +323,8 @@ class Counterfactual:
         try:
             fresh.restore(arrays, self.simulator.d_x)
             counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}
-            pace = Pace.restored(self.search, memory["pace"])
+            pace = self._even()
+            pace.restore(memory["pace"])
             rng = np.random.default_rng(0)
             rng.bit_generator.state = memory["generator"]
             decisions = [str(each) for each in memory["decisions"]]

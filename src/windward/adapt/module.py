@@ -72,6 +72,8 @@ class Module:
         self.source.remember(self._source_at_first)
         if self.teacher is not None:
             self.teacher.reset()
+            if self.mid_episode.any():
+                self.teacher.torn()
         if self.guard is not None:
             self.guard.reset()
             if self.mid_episode.any():
@@ -111,7 +113,7 @@ class Module:
         """M stays and noise ends; ŵ goes on. PD1 keeps its noise."""
         self.frozen = True
         if self.teacher is not None:
-            self.teacher.record.cut()  # what comes after thawing does not follow on what was
+            self.teacher.torn()  # what comes after thawing does not follow on what was
         if not self.explores:
             self.engine.quieten()
 
@@ -119,6 +121,8 @@ class Module:
         """Adapts again, from where it was."""
         if self.frozen and self.guard is not None:  # which saw nothing meanwhile
             (self.guard.torn if self.mid_episode.any() else self.guard.left)()
+        if self.frozen and self.teacher is not None and self.mid_episode.any():
+            self.teacher.torn()
         self.frozen = False
         if self.resting:  # what was seen while frozen must not reach the next episode
             self._end(self.mid_episode)

@@ -14,13 +14,14 @@ LONGEST = 1000  # steps of a replay
 VAIN = 60  # searches without any M, after which an end is no reason to look harder
 SOONER = 0.5  # of the usual length: an end that comes before it is news
 COUNTS = ("since", "wait", "this_episode", "length", "vain", "scale")
+LENGTHS = ("ends", "lasted")
 
 
 class Pace:
     """Counts steps, ends and searches of one environment."""
 
-    def __init__(self, search: Search) -> None:
-        self.search = search
+    def __init__(self, search: Search, longest: int = LONGEST) -> None:
+        self.search, self._longest = search, longest
         self.since = self.this_episode = self.length = self.vain = 0
         self.wait = search.every
         """steps from one update to the next"""
@@ -28,10 +29,17 @@ class Pace:
         """which of SCALES the search's first step is multiplied with"""
         self.ends: list[int] = []
         """lengths of the last episodes that ended by themselves"""
+        self.lasted: list[int] = []
+        """of the last ones that time ended, or whoever left them"""
+        self.torn = False
+        """whether part of this episode was not seen, so that its length is not known"""
 
     def left(self) -> None:
         """An episode begins, wherever the last one was."""
+        if self.length and not self.torn:
+            self.lasted = [*self.lasted, self.length][-self.search.kept :]
         self.this_episode = self.length = 0
+        self.torn = False
 
     def step(self, recorded: bool, terminated: bool) -> int:
         """A step is over; how many updates are due."""
@@ -40,14 +48,16 @@ class Pace:
         due = int(self.since >= self.wait)
         if not terminated:
             return due
-        if self.ends and self.length < SOONER * float(np.median(self.ends)):
-            self.vain = 0  # the wind is another one
-        self.ends = [*self.ends, self.length][-self.search.kept :]
+        if not self.torn:
+            if self.ends and self.length < SOONER * float(np.median(self.ends)):
+                self.vain = 0  # the wind is another one
+            self.ends = [*self.ends, self.length][-self.search.kept :]
+        self.length = 0
         if self.vain >= VAIN:
             return due
         # An end that might have been avoided; small steps were for what nothing puts an end to.
         self.wait, self.scale = self.search.every, 0
-        enough = round(self.search.per_episode * self._usual / self.horizon)  # for as much work
+        enough = math.ceil(self.search.per_episode * self._usual / self.horizon)  # as much work
         return max(due, enough - self.this_episode)
 
     def updated(self, count: int, *, found: bool, idle: bool, ended: bool) -> None:
@@ -88,7 +98,14 @@ class Pace:
         if not self.ends:
             return self.search.horizon
         late = math.ceil(BEYOND * float(np.quantile(self.ends, MOST)))
-        return max(self._usual, min(late, LONGEST))
+        return max(self._usual, min(late, self._longest))
+
+    @property
+    def lasts(self) -> int:
+        """Steps of an episode where nothing but time has ended any so far; else 0."""
+        if self.ends:
+            return 0
+        return int(np.median(self.lasted)) if self.lasted else self.length
 
     def gamma(self, length: int) -> float:
         """The discount; over all of a replay that is longer than usual it is the usual one."""
@@ -96,15 +113,17 @@ class Pace:
 
     def memory(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
-        return {name: getattr(self, name) for name in (*COUNTS, "ends")}
+        return {name: getattr(self, name) for name in (*COUNTS, *LENGTHS, "torn")}
 
-    @classmethod
-    def restored(cls, search: Search, memory: Any) -> "Pace":
-        """What `memory` gave; refuses what does not fit."""
-        pace = cls(search)
+    def restore(self, memory: Any) -> None:
+        """Goes on from what `memory` gave; what does not fit changes nothing."""
+        found: dict[str, Any] = {}
         for name in COUNTS:
-            setattr(pace, name, checks.integer(name, memory[name], 0))
-        pace.ends = [checks.integer("the length of an episode", each, 1) for each in memory["ends"]]
-        if pace.scale >= len(SCALES):
-            raise ValueError(f"it has a step of number {pace.scale}, of {len(SCALES)}")
-        return pace
+            found[name] = checks.integer(name, memory[name], 1 if name == "wait" else 0)
+        for name in LENGTHS:
+            found[name] = [checks.integer("a length", each, 1) for each in memory[name]]
+        if found["scale"] >= len(SCALES):
+            raise ValueError(f"it has a step of number {found['scale']}, of {len(SCALES)}")
+        found["torn"] = bool(memory["torn"])
+        for name, value in found.items():
+            setattr(self, name, value)

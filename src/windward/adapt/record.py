@@ -246,24 +246,20 @@ class Record:
         """
         first = [piece for piece in self.pieces if begins(piece)] or self.pieces
         later = [piece for piece in self.pieces if not begins(piece)] or self.pieces
-        ends = np.cumsum([len(piece) for piece in self.pieces])
         others = [i for i in range(count) if i % 4 in (1, 2) and not spread]
         # Each anywhere in its own part: at even distances a period may be met in two phases alone.
         parts = np.arange(len(others)) + rng.random(len(others))
-        evenly = parts / max(len(others), 1) * ends[-1]
+        evenly = parts / max(len(others), 1) * len(self)
         moments = dict(zip(others, rng.permutation(evenly.astype(int)).tolist(), strict=True))
         places, visits = [], []
         for i in range(count):
             begun = first[rng.integers(0, len(first))]
             piece, step = begun, 0
             if i in moments:
-                moment = moments[i]
-                at = int(np.searchsorted(ends, moment, side="right"))
-                piece, step = self.pieces[at], moment - int(ends[at]) + len(self.pieces[at])
+                piece, step = _place(self.pieces, moments[i])
             elif i % 4 and spread:
                 among = first if rng.random() < PIECE / spread else later
-                piece = among[rng.integers(0, len(among))]
-                step = int(rng.integers(0, (len(piece) + 1) // 2))  # much of its wind is known
+                piece, step = _place(among, int(rng.integers(0, sum(map(len, among)))))
             elif i % 4 == 3:
                 piece = self.pieces[rng.integers(0, len(self.pieces))]
                 step = int(rng.integers(0, len(piece)))
@@ -281,7 +277,8 @@ class Record:
         visits = piece[step:]
         for before, after in pairwise(self.pieces[at:]):
             last = before[-1].w_hat  # what was amended is the same up to rounding
-            follows = last.any() and np.allclose(after[0].window[0], last, rtol=1e-6, atol=0)
+            off, size = np.abs(after[0].window[0] - last).max(), np.abs(last).max()
+            follows = off <= 1e-9 * size and size > 0
             if len(visits) >= horizon or not follows:
                 break
             visits = visits + after
@@ -302,6 +299,13 @@ class Record:
             found[rows, t] = ahead(window[rows])
             window[rows] = np.concatenate([found[rows, t][:, None], window[rows, :-1]], axis=1)
         return found
+
+
+def _place(pieces: list[list[Visit]], moment: int) -> tuple[list[Visit], int]:
+    """The piece that a step of all of them lies in, and which it is there."""
+    ends = np.cumsum([len(piece) for piece in pieces])
+    at = int(np.searchsorted(ends, moment, side="right"))
+    return pieces[at], moment - int(ends[at]) + len(pieces[at])
 
 
 def _news(visit: Visit, a: np.ndarray, limit: np.ndarray) -> bool:

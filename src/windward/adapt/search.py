@@ -14,13 +14,15 @@ class Search:
     at_most: int = 600
     """to this many steps the time between updates is doubled when they find nothing"""
     per_episode: int = 6
-    """updates at least for an episode that ends by itself, the rest at its end"""
+    """updates for an episode that ends by itself, the rest at its end; fewer where replays are
+    longer, and none where nothing was found for long"""
     horizon: int = 120
     """steps of a replay"""
     after_end: int = 300
-    """the same once an episode has ended by itself: what puts an end off must be told from what
-    avoids it"""
+    """the same, at least, once an episode has ended by itself: what puts an end off must be told
+    from what avoids it"""
     gamma: float = 0.995
+    """of a replay of so many steps or less; over all of a longer one it is the same"""
     starts: int = 18
     """states that a generation is replayed from"""
     judges: int = 20
