@@ -51,6 +51,25 @@ def test_what_helps_or_makes_no_difference_goes_on() -> None:
         assert not guard.decisions
 
 
+def test_one_lucky_episode_does_not_hide_harm() -> None:
+    """A pole that stands or falls: means are uncertain, ranks are not."""
+    guard, rng, base = Guard(), np.random.default_rng(0), iter([60.0, 1000.0, 1000.0, 55.0] * 9)
+    for _ in range(30):
+        guard.step(next(base) if guard.resting else 20.0 + rng.random())
+        guard.end()
+    assert "stepped back" in guard.decisions[0]
+    assert "of the base policy" in guard.decisions[0]
+
+
+def test_an_adapted_pole_that_stands_more_often_goes_on() -> None:
+    guard, rng = Guard(), np.random.default_rng(0)
+    for _ in range(60):
+        stands = rng.random() < (0.2 if guard.resting else 0.8)
+        guard.step(1000.0 if stands else 50.0 + 10 * rng.random())
+        guard.end()
+    assert not guard.decisions
+
+
 def test_a_change_of_the_wind_ends_a_rest() -> None:
     guard = Guard()
     while guard._next_rest < guards.LONGEST:

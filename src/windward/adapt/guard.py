@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.stats import mannwhitneyu
 
 from windward import checks
 from windward.adapt.predictable import Predictable
@@ -21,8 +22,12 @@ KEPT = 12
 """returns of either kind that are remembered"""
 LEAST = (4, 2)
 """adapted and base episodes without which nothing is judged"""
-DOUBT = 2.0
+DOUBT = 1.5
 """standard errors that a difference must have"""
+CHANGED = 4.0
+"""the same for the base policy's own returns, before the wind is taken for another one"""
+CHANCE = 0.05
+"""or the chance that their ranks are as they are for nothing, at most"""
 REST = 4
 """episodes that the base policy acts after the first step back"""
 LONGEST = 64
@@ -148,7 +153,8 @@ class Guard:
         if len(self.adapted) < LEAST[0] or len(self.base) < LEAST[1]:
             return False
         loss = _mean(self.base) - _mean(self.adapted)
-        if not loss > DOUBT * math.sqrt(_error2(self.base) + _error2(self.adapted)):
+        sure = loss > DOUBT * math.sqrt(_error2(self.base) + _error2(self.adapted))
+        if not loss > 0 or not (sure or _below(self.adapted, self.base)):
             return False
         percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
         self.say(
@@ -164,7 +170,7 @@ class Guard:
         old, new = self.base[: -LEAST[1]], self.base[-LEAST[1] :]
         if len(old) < LEAST[0]:
             return False
-        return abs(_mean(old) - _mean(new)) > 2 * DOUBT * math.sqrt(_error2(old) + _error2(new))
+        return abs(_mean(old) - _mean(new)) > CHANGED * math.sqrt(_error2(old) + _error2(new))
 
     def say(self, what: str) -> None:
         """One more sentence of what was decided, or found."""
@@ -206,6 +212,14 @@ NUMBERS = ("_total", "_acted", "reach")
 
 def _mean(returns: Sequence[float]) -> float:
     return sum(returns) / len(returns)
+
+
+def _below(some: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether some lie below others by their ranks, of which a few that are far off have few.
+
+    A pole that stands or falls: one that stood among the others makes any mean uncertain.
+    """
+    return bool(mannwhitneyu(some, others, alternative="less").pvalue < CHANCE)
 
 
 def _error2(returns: Sequence[float]) -> float:
