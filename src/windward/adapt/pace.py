@@ -57,8 +57,8 @@ class Pace:
             return due
         # An end that might have been avoided; small steps were for what nothing puts an end to.
         self.wait, self.scale = self.search.every, 0
-        enough = math.ceil(self.search.per_episode * self._usual / self.horizon)  # as much work
-        return max(due, enough - self.this_episode)
+        share = min(1.0, self._usual / self.horizon)  # for as much work where replays are long
+        return max(due, math.ceil(self.search.per_episode * share) - self.this_episode)
 
     def updated(self, count: int, *, found: bool, idle: bool, ended: bool) -> None:
         """So many updates were made, which found a better M or none; `idle` if M is 0.
