@@ -352,3 +352,14 @@ def test_tables_name_every_method_that_was_run() -> None:
     shown = text.export_text()
     assert "0.50 [0.50, 0.50] 0.50" in shown
     assert "paper" in shown
+
+
+def test_what_a_method_changes_is_told_where_there_is_no_headroom() -> None:
+    base = np.full((2, 4), 100.0)
+    method = np.array([[0.0, 0.0, 90.0, 90.0], [0.0, 0.0, 100.0, 100.0]])
+    found = stats.share(base, method, base, last=2)
+    assert np.isnan(found.mean.value)
+    assert found.change.value == pytest.approx(-0.05)
+    told = stats.as_json(found, (7, 8))
+    assert (told["mean"], told["change"]) == (None, pytest.approx(-0.05))
+    assert told["change_interval"] == [pytest.approx(-0.1), pytest.approx(0.0)]

@@ -19,6 +19,8 @@ class Outcome(NamedTuple):
     each: np.ndarray  # of each seed
     returns: Interval
     """mean return over the same episodes"""
+    change: Interval
+    """paired difference to the base over the same episodes, as a share of the base's return"""
 
     @property
     def worst(self) -> int:
@@ -41,16 +43,17 @@ def share(base: np.ndarray, method: np.ndarray, best: np.ndarray, last: int) -> 
     gain = (method[:, part] - base[:, part]).mean(axis=1)
     room = (best[:, part] - base[:, part]).mean(axis=1)
     returns = safe_mean(method[:, part].mean(axis=1))
+    change = safe_mean(gain / max(np.abs(base[:, part].mean()), 1e-12))
     if not room.mean() > 0:
-        nothing = float("nan")
-        return Outcome(Interval(nothing, nothing, nothing), np.full(len(gain), nothing), returns)
+        none = float("nan")
+        return Outcome(Interval(none, none, none), np.full(len(gain), none), returns, change)
 
     def of(at: np.ndarray) -> np.ndarray:
         # Where resampled seeds have no headroom, dividing by it would say nothing.
         below = room[at].mean(axis=-1)
         return gain[at].mean(axis=-1) / np.where(below > 0, below, room.mean())
 
-    return Outcome(seed_interval(of, len(gain)), gain / room.mean(), returns)
+    return Outcome(seed_interval(of, len(gain)), gain / room.mean(), returns, change)
 
 
 def loss(base: np.ndarray, method: np.ndarray) -> Outcome:
@@ -62,7 +65,8 @@ def loss(base: np.ndarray, method: np.ndarray) -> Outcome:
     part = slice(0, method.shape[1])
     size = np.abs(base[:, part].mean())
     each = (method[:, part] - base[:, part]).mean(axis=1) / size
-    return Outcome(safe_mean(each), each, safe_mean(method[:, part].mean(axis=1)))
+    change = safe_mean(each)
+    return Outcome(change, each, safe_mean(method[:, part].mean(axis=1)), change)
 
 
 def harmless(case: Case, found: Outcome) -> bool:
@@ -94,4 +98,6 @@ def as_json(found: Outcome, seeds: tuple[int, ...]) -> dict[str, Any]:
         "worst_seed": seeds[found.worst],
         "each": [*map(finite, found.each)],
         "return": finite(found.returns.value),
+        "change": finite(found.change.value),
+        "change_interval": [finite(found.change.low), finite(found.change.high)],
     }

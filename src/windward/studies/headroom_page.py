@@ -134,7 +134,9 @@ def _table(name: str, by: Mapping[str, stats.Outcome], seeds: tuple[int, ...]) -
         worst = f"{factor * each.each[each.worst]:.{digits}f} (seed {seeds[each.worst]})"
         text = f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]"
         if not np.isfinite(mean):
-            text = worst = "no headroom"
+            change, low, high = (100 * value for value in each.change)
+            text = f"no headroom; {change:.1f} % [{low:.1f}, {high:.1f}] of the base's return"
+            worst = "-"
         if not case.gains:
             worst += "" if stats.harmless(case, each) else ", beyond the limit"
         rows.append([method, METHODS[method].sees, text, worst, f"{each.returns.value:.0f}"])
