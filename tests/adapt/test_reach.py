@@ -107,14 +107,14 @@ def test_a_file_goes_on(tmp_path: Path) -> None:
     assert hypers[0] == hypers[1]
 
 
-ODD = [("reach", each) for each in (0.0, -0.5, 2.0, np.nan, 10**400)]
+ODD = [(name, each) for name in ("size", "care") for each in (0.0, -0.5, 2.0, np.nan, 10**400)]
 
 
 @pytest.mark.parametrize(("name", "value"), [*ODD, ("_acted", np.inf), ("_acted", -1.0)])
 def test_what_is_no_share_is_refused(name: str, value: float) -> None:
     guard = Guard((5, 2))
     memory = copy.deepcopy(guard.memory()) | {name: value}
-    with pytest.raises(ValueError, match=r"reach|squares|guard"):
+    with pytest.raises(ValueError, match=r"no share|squares|guard"):
         guard.restore(memory)
     assert guard.reach == 1.0
 

@@ -71,24 +71,31 @@ class Engine:
         self.t = 0
         """draws used"""
         self.algorithm = self.algorithm._replace(hyper=self._hyper)
+        self._scale = 1.0, 1.0
         self._block_at = -1
         self.forget()
 
-    def scale(self, share: float) -> None:
-        """Multiplies noise, and with it the steps of M, until `reset`.
+    def scale(self, noise: float, ball: float = 1.0) -> None:
+        """Multiplies noise, and with it the steps of M, and the ball that holds M, until `reset`.
 
         The steps of all gradients go with σ but for the paper's, which go with η/σ.
         """
-        old, shares = self.algorithm.hyper, {"sigma": share, "sigma_end": share}
-        if "sigma_end" not in old:
-            shares = {"sigma": share, "eta": share**2}
-        hyper = {name: each * shares.get(name, 1.0) for name, each in self._hyper.items()}
-        self.algorithm = self.algorithm._replace(hyper=hyper)
-        if share == 1.0 or all(np.array_equal(old[name], hyper[name]) for name in hyper):
+        if (noise, ball) == self._scale:
             return
-        now = self.state
-        less = {name: each * shares.get(name, 1.0) for name, each in now.learner.hyper.items()}
-        self.state = now._replace(learner=now.learner._replace(hyper=less))
+        now, old = self.state, self._scales(*self._scale)  # where σ may have shrunk meanwhile
+        hyper, learned = {**self.algorithm.hyper}, {**now.learner.hyper}
+        for name, share in self._scales(noise, ball).items():
+            hyper[name] = self._hyper[name] * share
+            learned[name] = learned[name] * (share / old[name])
+        self.algorithm, self._scale = self.algorithm._replace(hyper=hyper), (noise, ball)
+        self.state = now._replace(learner=now.learner._replace(hyper=learned))
+
+    def _scales(self, noise: float, ball: float) -> dict[str, float]:
+        """What each of the numbers that there are is multiplied with."""
+        shares = {"sigma": noise, "sigma_end": noise, "radius": ball}
+        if "sigma_end" not in self._hyper:
+            shares["eta"] = noise**2
+        return {name: share for name, share in shares.items() if name in self._hyper}
 
     def forget(self) -> None:
         """M, and what it was learned from, as at first; draws go on."""

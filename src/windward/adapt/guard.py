@@ -4,6 +4,9 @@ Now and then an episode is left to the base policy alone: M = 0, no noise, nothi
 adapted episodes earn less than those, beyond doubt, adaptation steps back: M returns to 0 and the
 base policy acts for some episodes, for twice as many each time. It begins again after them, or
 as soon as the base policy's own returns say that the wind is another.
+
+Where episodes end by themselves (a fall) noise may cost far more than it teaches: there it begins
+with a small share of its size, and grows only while adapted episodes are not worse.
 """
 
 import math
@@ -26,8 +29,10 @@ DOUBT = 1.5
 """standard errors that a difference must have"""
 CHANGED = 4.0
 """the same for the base policy's own returns, before the wind is taken for another one"""
+SURE = 2.0
+"""those that are added to a loss before it is called bearable"""
 CHANCE = 0.05
-"""or the chance that their ranks are as they are for nothing, at most"""
+"""or the chance that ranks are as they are for nothing, at most"""
 REST = 4
 """episodes that the base policy acts after the first step back"""
 LONGEST = 64
@@ -36,6 +41,14 @@ REACH = 2.0
 """times the size of the base policy's actions, in shares of their range, that noise and steps are
 scaled to: who moves little is to be disturbed by little"""
 LEAST_REACH = 0.05
+CARE = 1 / 64
+"""the share of noise and steps with which learning begins where episodes end by themselves: a pole
+that barely stands in its wind loses a sixth of its return by noise of a hundredth of the actions'
+range, and nothing by a quarter of that"""
+EARLY = 12
+"""whole episodes after which one that ends by itself is left to the comparison of returns"""
+BEARABLE = 0.1
+"""the share of the base policy's mean return that may be lost for noise to be doubled"""
 ANEW = 2000
 """predictions that told nothing, after which waiting looks anew: one glitch must not last"""
 
@@ -63,13 +76,30 @@ class Guard:
         """what was decided, in sentences"""
         self.waiting = self._window is not None
         """whether nothing is adapted yet, as nothing in ŵ can be told from its past"""
-        self.reach = 1.0
-        """what noise and steps are to be multiplied with"""
+        self.size = 1.0
+        """of the base policy's actions: what noise and steps are multiplied with for them"""
+        self.care = 1.0
+        """and for the falls that they may bring"""
+        self._whole = 0
         self._past = self._blank()
         self._acted, self._acts = 0.0, 0
         self._total = 0.0
         self._until_base, self._gap = FIRST, 2
         self._rest, self._next_rest = 0, REST
+
+    @property
+    def reach(self) -> float:
+        """What noise and steps are to be multiplied with."""
+        return self.size * self.care
+
+    @property
+    def bound(self) -> float:
+        """What the ball that holds M is to be multiplied with.
+
+        By the square: its radius is far above what M needs, so that its share alone would bind
+        too little.
+        """
+        return self.care**2
 
     def watch(self, square: float) -> None:
         """The mean square of a base action while waiting, in shares of its range."""
@@ -87,13 +117,13 @@ class Guard:
             self.begin()
             if self._acts:
                 size = math.sqrt(self._acted / self._acts)
-                self.reach = min(max(REACH * size, LEAST_REACH), 1.0)
+                self.size = min(max(REACH * size, LEAST_REACH), 1.0)
             little = (
-                f", with {100 * self.reach:.0f} % of the usual noise: the base policy moves little"
+                f", with {100 * self.size:.0f} % of the usual noise: the base policy moves little"
             )
             self.say(
                 f"began to adapt: the past tells {100 * told:.0f} % of the disturbance"
-                f"{little if self.reach < 1 else ''}"
+                f"{little if self.size < 1 else ''}"
             )
         elif self._past.predicted >= ANEW:
             self._past = self._blank()
@@ -119,17 +149,35 @@ class Guard:
         self._total = 0.0
         self._past.cut()
 
-    def end(self) -> bool:
-        """An episode is over; whether M is to be forgotten."""
+    def end(self, fell: bool = False) -> bool:
+        """An episode is over, by itself or by a limit of time; whether M is to be forgotten."""
         total, self._total = self._total, 0.0
         self.episode += 1
         self._past.cut()
+        afraid = self._falls(fell)
         if self.waiting or not math.isfinite(total):
-            return False  # of another wind than what ends the waiting; or it had a fault
+            return afraid  # of another wind than what ends the waiting; or it had a fault
+        if afraid and not self.resting:
+            return True  # its return is of noise that is no longer
         kept = self.base if self.resting else self.adapted
         kept.append(total)
         del kept[:-KEPT]
-        return self._after_base() if self.resting else self._after_adapted()
+        return (self._after_base() if self.resting else self._after_adapted()) or afraid
+
+    def _falls(self, fell: bool) -> bool:
+        """Takes care from the first fall on; whether it begins to with this one."""
+        if not fell:
+            self._whole += 1
+            return False
+        if self.care < 1 or self._whole >= EARLY:
+            return False
+        self.care, self.adapted = CARE, []
+        self._whole = EARLY  # what has grown again is left to the returns
+        self.say(
+            f"episodes end by themselves: noise begins at {100 * CARE:.1f} % of its size and grows "
+            "while that does no harm"
+        )
+        return True
 
     def _after_base(self) -> bool:
         if self._rest > 1:
@@ -149,12 +197,14 @@ class Guard:
         return False
 
     def _judge(self) -> bool:
-        """Steps back if adapted episodes were worse beyond doubt."""
+        """Steps back if adapted episodes were worse beyond doubt; dares more if they were not."""
         if len(self.adapted) < LEAST[0] or len(self.base) < LEAST[1]:
             return False
         loss = _mean(self.base) - _mean(self.adapted)
-        sure = loss > DOUBT * math.sqrt(_error2(self.base) + _error2(self.adapted))
-        if not loss > 0 or not (sure or _below(self.adapted, self.base)):
+        doubt = DOUBT * math.sqrt(_error2(self.base) + _error2(self.adapted))
+        if not loss > 0 or not (loss > doubt or _below(self.adapted, self.base)):
+            if self.care < 1 and self._bearable(loss):
+                self.care, self.adapted = min(2 * self.care, 1.0), []
             return False
         percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
         self.say(
@@ -164,6 +214,15 @@ class Guard:
         self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, LONGEST)
         self.resting, self.adapted, self.base = True, [], []
         return True
+
+    def _bearable(self, loss: float) -> bool:
+        """Whether little may be lost, at most, even if the few returns of a kind are alike by luck.
+
+        Hence the spread of both kinds together.
+        """
+        both = self.adapted + self.base
+        shares = len(both) / len(self.adapted) + len(both) / len(self.base)
+        return loss + SURE * math.sqrt(shares * _error2(both)) < BEARABLE * abs(_mean(self.base))
 
     def _wind_changed(self) -> bool:
         """Whether the newest of the base policy's returns are unlike those before them."""
@@ -191,8 +250,9 @@ class Guard:
             found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
             found |= {name: bool(memory[name]) for name in FLAGS}
             found |= {name: float(memory[name]) for name in NUMBERS}
-            if not 0 < found["reach"] <= 1:
-                raise ValueError(f"it has a reach of {found['reach']}, which is no share")
+            for name in ("size", "care"):
+                if not 0 < found[name] <= 1:
+                    raise ValueError(f"it has a {name} of {found[name]}, which is no share")
             if not 0 <= found["_acted"] < math.inf:
                 raise ValueError(f"it has {found['_acted']} for the squares of actions")
             past = self._blank()
@@ -205,9 +265,9 @@ class Guard:
 
 
 LISTS = ("adapted", "base", "decisions")
-COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts")
+COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts", "_whole")
 FLAGS = ("resting", "waiting")
-NUMBERS = ("_total", "_acted", "reach")
+NUMBERS = ("_total", "_acted", "size", "care")
 
 
 def _mean(returns: Sequence[float]) -> float:

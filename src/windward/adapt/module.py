@@ -105,9 +105,9 @@ class Module:
         return not still or self.source.signal.uses_score or self.actuation.discrete
 
     def stretch(self) -> None:
-        """Takes over how far noise and steps are to reach, once waiting is over."""
+        """Takes over how far noise and steps are to reach."""
         if self.guard is not None:
-            self.engine.scale(self.guard.reach)
+            self.engine.scale(self.guard.reach, self.guard.bound)
 
     def freeze(self) -> None:
         """M stays and noise ends; ŵ goes on. PD1 keeps its noise."""
@@ -219,9 +219,7 @@ class Module:
         happened = Happened(pending.x, u, reward, x_next, terminated, gone, learn)
         valid = self._all if phantom is None else ~phantom
         if rests:
-            return self._rested(
-                pending, u, reward, x_next if shown is None else shown, ended, valid
-            )
+            return self._rested(happened, pending, x_next if shown is None else shown, ended, valid)
         calm = going and alone is None and phantom is None and finite(x_next)
         good = valid if calm else self._good(happened, alone, valid)
         aux, usable = self._asking.after(happened, good, self.faults)
@@ -248,14 +246,13 @@ class Module:
             if not self.waiting:
                 self.stretch()
         if self.guard is not None and not self.frozen:
-            self._judge(self.guard, reward)
+            self._judge(self.guard, happened)
         return self._told(report)
 
     def _rested(
         self,
+        happened: Happened,
         pending: Pending,
-        u: np.ndarray,
-        reward: np.ndarray,
         x: np.ndarray,
         ended: np.ndarray,
         valid: np.ndarray,
@@ -265,14 +262,14 @@ class Module:
         `x` is what is seen next. There is one row: returns of several are not told apart.
         """
         assert self.guard is not None
-        fault = valid & ~np.isfinite(reward)
+        fault = valid & ~np.isfinite(happened.reward)
         self.faults.note("reward", fault)
         self.ended, self.fallback = ended, self._none
         self.mid_episode = np.where(valid, ~ended, self.mid_episode)
         self.look(x)
         w_hat = np.zeros((self.rows, self.engine.algorithm.d_w))
-        report = self._report(pending, w_hat, u, fault)
-        self._judge(self.guard, reward)
+        report = self._report(pending, w_hat, happened.u, fault)
+        self._judge(self.guard, happened)
         return self._told(report)
 
     def _told(self, report: Report) -> Report:
@@ -290,11 +287,13 @@ class Module:
             fault, self._all if self.resting or self.waiting else self._none, self._none,
         )  # fmt: skip
 
-    def _judge(self, guard: Guard, reward: np.ndarray) -> None:
+    def _judge(self, guard: Guard, happened: Happened) -> None:
         """Lets the guard see a step, and takes over what it decides when an episode is over."""
-        guard.step(float(reward[0]))
-        if self.ended[0] and guard.end():
-            self.engine.forget()
+        guard.step(float(happened.reward[0]))
+        if self.ended[0]:
+            if guard.end(bool(happened.terminated[0])):
+                self.engine.forget()
+            self.stretch()
 
     def _teach(self, w_hat: np.ndarray, usable: bool, terminated: bool) -> None:
         """Lets the teacher see a step, and takes over what it has learned."""
