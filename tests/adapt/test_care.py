@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt.guard import CARE, EARLY, LEAST, Guard
+from windward.adapt.guard import CARE, EARLY, FIRST, LEAST, Guard
 
 
 def end(guard: Guard, total: float, fell: bool = True) -> bool:
@@ -16,7 +16,7 @@ def end(guard: Guard, total: float, fell: bool = True) -> bool:
 
 
 def test_an_early_fall_brings_care_and_forgets_M() -> None:
-    guard = Guard()
+    guard = Guard(careful=True)
     assert not end(guard, 100.0, fell=False)
     assert guard.reach == 1.0
     assert end(guard, 5.0)
@@ -29,8 +29,8 @@ def test_an_early_fall_brings_care_and_forgets_M() -> None:
 
 
 def test_a_fall_after_many_whole_episodes_is_left_to_the_returns() -> None:
-    guard = Guard()
-    for _ in range(EARLY):
+    guard = Guard(careful=True)
+    for _ in range(2 * EARLY):  # some of which are the base policy's
         end(guard, 100.0, fell=False)
     assert not end(guard, 5.0)
     assert guard.reach == 1.0
@@ -38,14 +38,46 @@ def test_a_fall_after_many_whole_episodes_is_left_to_the_returns() -> None:
 
 
 def test_falls_of_the_base_policy_bring_care_before_anything_is_adapted() -> None:
-    guard = Guard((5, 2))
-    end(guard, 5.0)
+    guard = Guard((5, 2), careful=True)
+    for _ in range(2 * EARLY):  # nothing was dared in them
+        end(guard, 100.0, fell=False)
+    assert not end(guard, 5.0)  # and there is nothing to forget
     assert guard.waiting
     assert guard.reach == CARE
 
 
+def test_a_fall_of_the_base_policy_beside_an_M_that_stands_is_no_harm() -> None:
+    guard = Guard(careful=True)
+    for _ in range(FIRST):
+        end(guard, 100.0, fell=False)
+    assert guard.resting
+    assert not end(guard, 5.0)
+    assert guard.care == 1.0
+    assert guard.adapted == [100.0] * FIRST
+
+
+def test_stepping_back_dares_less_next_time() -> None:
+    """Noise of a sixteenth does no harm, of an eighth it does."""
+    guard, rng, cares = Guard(careful=True), np.random.default_rng(0), []
+    for _ in range(300):
+        harm = not guard.resting and guard.care > 1 / 16
+        end(guard, (20.0 if harm else 100.0) + rng.standard_normal())
+        cares.append(guard.care)
+    back = [i for i, each in enumerate(cares[1:]) if each < cares[i]]
+    assert len(back) >= 2
+    assert max(cares) == 1 / 8
+    assert all(cares[i + 1] == cares[i] / 2 for i in back)
+
+
+def test_others_take_no_care() -> None:
+    guard = Guard()
+    assert not end(guard, 5.0)
+    assert guard.care == 1.0
+    assert guard.decisions == []
+
+
 def test_what_does_no_harm_dares_twice_as_much_each_time() -> None:
-    guard, rng = Guard(), np.random.default_rng(0)
+    guard, rng = Guard(careful=True), np.random.default_rng(0)
     cares, adapted = [], 0
     for _ in range(120):
         adapted += not guard.resting
@@ -62,7 +94,7 @@ def test_in_doubt_little_is_dared() -> None:
     """A pole that stands every other time tells little in forty episodes."""
     cares = []
     for seed in range(40):
-        guard, rng = Guard(), np.random.default_rng(seed)
+        guard, rng = Guard(careful=True), np.random.default_rng(seed)
         for _ in range(40):
             end(guard, 1000.0 if rng.random() < 0.5 else 50.0)
         cares.append(guard.care)
@@ -71,51 +103,71 @@ def test_in_doubt_little_is_dared() -> None:
 
 
 class Cliff(gym.Env[np.ndarray, np.ndarray]):
-    """Twenty steps, unless an action goes too far: that is a fall."""
+    """A hundred steps in a slow sine, unless an action is far from the base policy's: a fall."""
 
     observation_space = gym.spaces.Box(-1.0, 1.0, (2,), np.float64)
     action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    t = 0
 
     def reset(self, *, seed: int | None = None, options: object = None) -> tuple[np.ndarray, dict]:  # type: ignore[type-arg]
         super().reset(seed=seed)
-        self._t = 0
-        return self.np_random.uniform(-1, 1, 2), {}
+        self.t = 0
+        return np.zeros(2), {}
+
+    @property
+    def base(self) -> np.ndarray:
+        return np.array([0.5 * (-1) ** self.t], np.float32)
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:  # type: ignore[type-arg]
-        self._t += 1
-        fell = bool(np.abs(action).max() > 0.1)
-        return self.np_random.uniform(-1, 1, 2), 1.0, fell, self._t == 20, {}
+        off = float(np.abs(action - self.base).max())
+        fell, reward = off > 0.1, 1.0 - off
+        self.t += 1
+        return np.full(2, np.sin(self.t / 8)), reward, fell, self.t == 100, {}
 
 
 def wrapped(**options: object) -> ww.RobustWrapper:
     signal = ww.adapt.Own(lambda x, u, reward, x_next: x_next, 2)
-    return ww.RobustWrapper(Cliff(), signal=signal, sigma=0.2, eta=1e-3, every_steps=1, **options)  # type: ignore[arg-type]
+    return ww.RobustWrapper(Cliff(), signal=signal, **options)  # type: ignore[arg-type]
+
+
+def episode(env: ww.RobustWrapper, seed: int | None = None) -> tuple[int, np.ndarray]:
+    """Its length, and the noise of each step."""
+    env.reset(seed=seed)
+    noise, over = [], False
+    while not over:
+        *_, terminated, truncated, info = env.step(env.unwrapped.base)  # type: ignore[attr-defined]
+        noise.append(info["windward"]["noise"])
+        over = terminated or truncated
+    return len(noise), np.array(noise)
 
 
 def lengths(env: ww.RobustWrapper, episodes: int, seed: int | None = 0) -> list[int]:
-    found = []
-    for i in range(episodes):
-        env.reset(seed=seed if i == 0 else None)
-        steps, over = 0, False
-        while not over:
-            *_, terminated, truncated, _ = env.step(np.zeros(1, np.float32))
-            steps, over = steps + 1, terminated or truncated
-        found.append(steps)
-    return found
+    return [episode(env, seed if i == 0 else None)[0] for i in range(episodes)]
 
 
 def test_noise_that_fells_is_given_up_after_one_episode() -> None:
-    env, bold = wrapped(), wrapped(guard=False)
-    careful = lengths(env, 20)
-    assert careful[0] < 20
-    assert careful[1:] == [20] * 19
-    assert np.mean(lengths(bold, 20)) < 10
+    careful = lengths(wrapped(), 20)
+    assert careful[0] < 100
+    assert careful[1:] == [100] * 19
+    for bold in (wrapped(guard=False), wrapped(sigma=0.2)):
+        assert np.mean(lengths(bold, 20)) < 50
+
+
+def test_a_fall_while_waiting_leaves_the_actions_as_they_are() -> None:
+    env = wrapped()
+    env.reset(seed=0)
+    env.step(-env.unwrapped.base)  # type: ignore[attr-defined]
+    assert env._module.guard.wary
+    _, noise = episode(env)
+    assert not noise[:60].any()
+    assert noise.any()
+    assert np.abs(noise).max() < 0.2 * CARE * 5
 
 
 def test_M_stays_in_a_ball_that_shrinks_with_it() -> None:
     env = wrapped(projection=ww.frobenius_ball(2.0))
     lengths(env, 2)
-    env.M = np.ones_like(env.M)
+    env.M = np.full_like(env.M, 2e-3)  # which does not fell
     lengths(env, 1, None)
     care = env._module.guard.care
     assert care < 1
@@ -124,12 +176,21 @@ def test_M_stays_in_a_ball_that_shrinks_with_it() -> None:
     assert float(env._module.engine.state.learner.hyper["radius"]) == pytest.approx(2.0)
 
 
+def test_the_hidden_layers_of_a_network_stay_as_large_as_they_are() -> None:
+    env = wrapped(parametrisation=ww.mlp(4))
+    engine = env._module.engine
+    engine.scale(CARE, CARE**2)
+    hyper = engine.state.learner.hyper
+    assert float(hyper["radius"]) == float(wrapped()._module.engine.state.learner.hyper["radius"])
+
+
 def test_a_file_keeps_the_care(tmp_path: Path) -> None:
     env, other = wrapped(), wrapped()
     lengths(env, 7)
     env.save(tmp_path / "module.npz")
     other.load(tmp_path / "module.npz")
     assert other._module.guard.care == env._module.guard.care < 1
+    assert other._module.guard.wary
     assert other._module.engine.algorithm.hyper == env._module.engine.algorithm.hyper
     lengths(env, 12, 3)
     lengths(other, 12, 3)

@@ -9,7 +9,7 @@ import pytest
 import windward as ww
 from windward.adapt.guard import ANEW, Guard
 from windward.adapt.predictable import LEAST, Predictable
-from windward.adapt.record import ENOUGH, Record
+from windward.adapt.record import Record
 from windward.adapt.sources import Happened
 
 BASE = ww.bases.load("Pendulum-v1")
@@ -140,10 +140,11 @@ def record(w: np.ndarray) -> Record:
 
 
 def test_replays_go_on_until_it_is_known_that_there_is_noise() -> None:
-    few, many = NOISES["uniform"][: ENOUGH // 2], NOISES["uniform"]
-    assert record(few).tells
-    assert not record(many).tells
-    assert record(WINDS["sine"]).tells
+    few, many = NOISES["uniform"][: LEAST // 2], NOISES["uniform"]
+    assert record(few).tells(LEAST)
+    assert record(many).tells(len(many))
+    assert not record(many).tells(LEAST)
+    assert record(WINDS["sine"]).tells(LEAST)
 
 
 def pendulum(wind: object, **options: object) -> ww.RobustWrapper:
@@ -297,3 +298,20 @@ def test_auto_leaves_what_was_given() -> None:
     asked = {"gradient": "advantage", "baseline": "regression"}
     assert learning(lam=0.1) is learning(**asked, lam=0.1)
     assert learning() is learning(**asked, lam=0.9)
+
+
+@pytest.mark.parametrize(
+    ("wind", "stays"), [(ww.envs.Uniform(0.1), False), (ww.envs.Sinusoid(0.25, 63), True)]
+)
+def test_replays_that_found_something_in_noise_step_back(wind: object, stays: bool) -> None:
+    env = pendulum(wind, model=BASE)
+    teacher = env._module.teacher
+    play(env, 1)
+    teacher.M = np.full(teacher.M.shape, 1e-3)
+    teacher.update()
+    assert "the past tells nothing" not in " ".join(teacher.decisions)  # one episode is too little
+    play(env, 1)
+    teacher.M = np.full(teacher.M.shape, 1e-3)
+    teacher.update()
+    assert ("the past tells nothing" in teacher.decisions[-1]) is not stays
+    assert teacher.M.any() == stays

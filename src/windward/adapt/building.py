@@ -114,7 +114,9 @@ def make_module(
     if guarded and teacher is None and rows == 1:
         # PD1 is made of the noise that would not be there.
         waits = not begins and not source.signal.uses_score
-        guard = Guard((algorithm.h, algorithm.d_w) if waits else None)
+        window = (algorithm.h, algorithm.d_w) if waits else None
+        # Who says how to learn has said how much noise; a softmax has none of its own.
+        guard = Guard(window, careful=waits and not actuation.discrete)
     return Module(engine, source, actuation, timely, gradient, teacher, guard)
 
 

@@ -19,6 +19,7 @@ from windward.adapt.amended import Amended
 from windward.adapt.choosing import BASE, HALF, choose
 from windward.adapt.flaw import flaw
 from windward.adapt.pace import LONGEST, Pace
+from windward.adapt.predictable import LEAST
 from windward.adapt.record import Record, Start
 from windward.adapt.replay import replay
 from windward.adapt.replayed import Replayed
@@ -29,6 +30,7 @@ from windward.envs.simulators import Simulator
 NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
 LONG = 3  # replays that an episode must be longer than for them to be spread over all of it
 SURER = 2  # times as many judges as usual that are asked as well before M begins to act
+ENOUGH = 200  # predictions of ŵ that tell nothing, with which an M that acts gives way
 LOOK = 1000  # steps of an episode after which the simulator's flaws are looked for anyway
 SEARCH = "search_"  # arrays of a file that are the search's
 
@@ -199,10 +201,12 @@ class Counterfactual:
     def update(self) -> bool:
         """Looks for a better M; whether there was one."""
         if not self.record.per_size.any():
-            return self._calm()
+            # What M makes of a simulator's own error is noise.
+            return self._rest("nothing pushes any more")
         M = self.M
-        if not M.any() and not self.record.tells:
-            return False  # noise: what M answers to it comes too late
+        if not self.record.tells(ENOUGH if M.any() else LEAST):
+            # What M answers to noise comes too late; what replays found was luck.
+            return self._rest("the past tells nothing of the disturbance")
         self._renew()
         if not len(self._basis):
             return False  # no window has been pushed yet
@@ -222,11 +226,11 @@ class Counterfactual:
         self.pace.searched(idle=not self.M.any())
         return found
 
-    def _calm(self) -> bool:
-        """Nothing has pushed yet, or no more: what M makes of a simulator's own error is noise."""
+    def _rest(self, why: str) -> bool:
+        """M acts no more; whether it did."""
         if not self.M.any():
             return False
-        self.say("stepped back to the base policy: nothing pushes any more")
+        self.say(f"stepped back to the base policy: {why}")
         self.M = np.zeros(self._shape)
         return True
 

@@ -91,8 +91,13 @@ class Engine:
         self.state = now._replace(learner=now.learner._replace(hyper=learned))
 
     def _scales(self, noise: float, ball: float) -> dict[str, float]:
-        """What each of the numbers that there are is multiplied with."""
-        shares = {"sigma": noise, "sigma_end": noise, "radius": ball}
+        """What each of the numbers that there are is multiplied with.
+
+        A ball that holds all weights of a network would put its hidden layers out in shrinking.
+        """
+        shares = {"sigma": noise, "sigma_end": noise}
+        if isinstance(self.M, np.ndarray):
+            shares["radius"] = ball
         if "sigma_end" not in self._hyper:
             shares["eta"] = noise**2
         return {name: share for name, share in shares.items() if name in self._hyper}

@@ -46,7 +46,7 @@ CARE = 1 / 64
 that barely stands in its wind loses a sixth of its return by noise of a hundredth of the actions'
 range, and nothing by a quarter of that"""
 EARLY = 12
-"""whole episodes after which one that ends by itself is left to the comparison of returns"""
+"""whole adapted episodes after which one that ends by itself is left to the comparison of means"""
 BEARABLE = 0.1
 """the share of the base policy's mean return that may be lost for noise to be doubled"""
 ANEW = 2000
@@ -57,10 +57,11 @@ class Guard:
     """Decides from returns whether the next episode is adapted or left to the base policy.
 
     With a size of windows, (h, d_w), nothing is adapted before ŵ can be told from its past.
+    `careful` is whether noise begins small where episodes end by themselves.
     """
 
-    def __init__(self, window: tuple[int, int] | None = None) -> None:
-        self._window = window
+    def __init__(self, window: tuple[int, int] | None = None, careful: bool = False) -> None:
+        self._window, self._careful = window, careful
         self.reset()
 
     def reset(self) -> None:
@@ -80,6 +81,8 @@ class Guard:
         """of the base policy's actions: what noise and steps are multiplied with for them"""
         self.care = 1.0
         """and for the falls that they may bring"""
+        self.wary = False
+        """whether one of the first episodes has ended by itself"""
         self._whole = 0
         self._past = self._blank()
         self._acted, self._acts = 0.0, 0
@@ -154,25 +157,22 @@ class Guard:
         total, self._total = self._total, 0.0
         self.episode += 1
         self._past.cut()
-        afraid = self._falls(fell)
-        if self.waiting or not math.isfinite(total):
-            return afraid  # of another wind than what ends the waiting; or it had a fault
-        if afraid and not self.resting:
-            return True  # its return is of noise that is no longer
+        afraid = not self.resting and self._falls(fell)
+        if self.waiting:
+            return False  # there is nothing yet, and its return is of another wind, or none
+        if afraid or not math.isfinite(total):
+            return afraid  # its return is of noise that is no longer; or it had a fault
         kept = self.base if self.resting else self.adapted
         kept.append(total)
         del kept[:-KEPT]
-        return (self._after_base() if self.resting else self._after_adapted()) or afraid
+        return self._after_base() if self.resting else self._after_adapted()
 
     def _falls(self, fell: bool) -> bool:
         """Takes care from the first fall on; whether it begins to with this one."""
-        if not fell:
-            self._whole += 1
+        self._whole += not (fell or self.waiting)
+        if not (fell and self._careful) or self.wary or self._whole >= EARLY:
             return False
-        if self.care < 1 or self._whole >= EARLY:
-            return False
-        self.care, self.adapted = CARE, []
-        self._whole = EARLY  # what has grown again is left to the returns
+        self.wary, self.care, self.adapted = True, CARE, []
         self.say(
             f"episodes end by themselves: noise begins at {100 * CARE:.1f} % of its size and grows "
             "while that does no harm"
@@ -212,6 +212,8 @@ class Guard:
             f"{len(self.base)} of the base policy, which acts for the next {self._next_rest}"
         )
         self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, LONGEST)
+        if self.wary:
+            self.care = max(self.care / 2, CARE)
         self.resting, self.adapted, self.base = True, [], []
         return True
 
@@ -222,7 +224,7 @@ class Guard:
         """
         both = self.adapted + self.base
         shares = len(both) / len(self.adapted) + len(both) / len(self.base)
-        return loss + SURE * math.sqrt(shares * _error2(both)) < BEARABLE * abs(_mean(self.base))
+        return loss + SURE * math.sqrt(shares * _error2(both)) <= BEARABLE * abs(_mean(self.base))
 
     def _wind_changed(self) -> bool:
         """Whether the newest of the base policy's returns are unlike those before them."""
@@ -266,7 +268,7 @@ class Guard:
 
 LISTS = ("adapted", "base", "decisions")
 COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts", "_whole")
-FLAGS = ("resting", "waiting")
+FLAGS = ("resting", "waiting", "wary")
 NUMBERS = ("_total", "_acted", "size", "care")
 
 

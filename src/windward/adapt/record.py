@@ -20,7 +20,6 @@ BEGINNINGS = 0.05  # what windows of an episode's first steps weigh beside all o
 FORECAST_BOUND = 4.0  # in sizes of ŵ
 MOST = 0.8  # of the steps, by which what is usual is told
 ODD = 0.5  # of what ŵ usually is: a larger error of its prediction at an end is no wind
-ENOUGH = 200  # predictions of ŵ from its past, after which it is known whether they tell anything
 
 Pushes = Callable[[np.ndarray], np.ndarray]
 
@@ -199,15 +198,14 @@ class Record:
         usual = self.h * np.count_nonzero(self.per_size)
         return np.asarray(rows.T @ rows * (usual / total if total else 0.0))
 
-    @property
-    def tells(self) -> bool:
-        """Whether the past tells ŵ; taken for granted while little is known of it."""
+    def tells(self, least: int) -> bool:
+        """Whether the past tells ŵ; taken for granted with fewer than `least` predictions."""
         past = Predictable(self.h, self.d_w)
         for piece in self.pieces:
             past.cut()
             for visit in piece:
                 past.see(visit.w_hat)
-        return past.predicted < ENOUGH or past.told > 0
+        return past.predicted < least or past.told > 0
 
     def forecast(self) -> Callable[[np.ndarray], np.ndarray]:
         """ŵ_t from its window, rows: ridge regression over the record, in sizes of ŵ."""
