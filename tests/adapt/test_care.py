@@ -66,7 +66,16 @@ def test_stepping_back_dares_less_next_time() -> None:
     back = [i for i, each in enumerate(cares[1:]) if each < cares[i]]
     assert len(back) >= 2
     assert max(cares) == 1 / 8
-    assert all(cares[i + 1] == cares[i] / 2 for i in back)
+    assert all(cares[i + 1] == max(cares[i] / 4, CARE) for i in back)
+
+
+def test_harm_without_a_fall_makes_noise_smaller_too() -> None:
+    guard, rng = Guard(careful=True), np.random.default_rng(0)
+    while not guard.decisions:
+        end(guard, (100.0 if guard.resting else 50.0) + rng.standard_normal(), fell=False)
+    assert guard.care == 1 / 4
+    assert not guard.wary
+    assert "noise is a quarter of what it was" in guard.decisions[0]
 
 
 def test_others_take_no_care() -> None:

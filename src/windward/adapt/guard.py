@@ -6,7 +6,8 @@ base policy acts for some episodes, for twice as many each time. It begins again
 as soon as the base policy's own returns say that the wind is another.
 
 Where episodes end by themselves (a fall) noise may cost far more than it teaches: there it begins
-with a small share of its size, and grows only while adapted episodes are not worse.
+with a small share of its size, and after each step back it is a quarter of what it was. It grows
+again only while adapted episodes are not worse.
 """
 
 import math
@@ -42,9 +43,9 @@ REACH = 2.0
 scaled to: who moves little is to be disturbed by little"""
 LEAST_REACH = 0.05
 CARE = 1 / 64
-"""the share of noise and steps with which learning begins where episodes end by themselves: a pole
-that barely stands in its wind loses a sixth of its return by noise of a hundredth of the actions'
-range, and nothing by a quarter of that"""
+"""the least share of noise and steps, with which learning begins where episodes end by themselves: a
+pole that barely stands in its wind loses a sixth of its return by noise of a hundredth of the
+actions' range, and nothing by a quarter of that"""
 EARLY = 12
 """whole adapted episodes after which one that ends by itself is left to the comparison of means"""
 BEARABLE = 0.1
@@ -57,7 +58,8 @@ class Guard:
     """Decides from returns whether the next episode is adapted or left to the base policy.
 
     With a size of windows, (h, d_w), nothing is adapted before ŵ can be told from its past.
-    `careful` is whether noise begins small where episodes end by themselves.
+    `careful` is whether noise begins small where episodes end by themselves, and shrinks where it
+    has done harm.
     """
 
     def __init__(self, window: tuple[int, int] | None = None, careful: bool = False) -> None:
@@ -207,13 +209,14 @@ class Guard:
                 self.care, self.adapted = min(2 * self.care, 1.0), []
             return False
         percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
+        less = ", and noise is a quarter of what it was after that" if self._careful else ""
         self.say(
             f"stepped back: {len(self.adapted)} adapted episodes were {percent:.0f} % worse than "
-            f"{len(self.base)} of the base policy, which acts for the next {self._next_rest}"
+            f"{len(self.base)} of the base policy, which acts for the next {self._next_rest}{less}"
         )
         self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, LONGEST)
-        if self.wary:
-            self.care = max(self.care / 2, CARE)
+        if self._careful:
+            self.care = max(self.care / 4, CARE)
         self.resting, self.adapted, self.base = True, [], []
         return True
 
