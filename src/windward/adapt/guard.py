@@ -43,8 +43,8 @@ REACH = 2.0
 scaled to: who moves little is to be disturbed by little"""
 LEAST_REACH = 0.05
 CARE = 1 / 64
-"""the least share of noise and steps, with which learning begins where episodes end by themselves: a
-pole that barely stands in its wind loses a sixth of its return by noise of a hundredth of the
+"""the least share of noise and steps, with which learning begins where episodes end by themselves:
+a pole that barely stands in its wind loses a sixth of its return by noise of a hundredth of the
 actions' range, and nothing by a quarter of that"""
 EARLY = 12
 """whole adapted episodes after which one that ends by itself is left to the comparison of means"""
