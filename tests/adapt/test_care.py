@@ -75,7 +75,7 @@ def test_harm_without_a_fall_makes_noise_smaller_too() -> None:
         end(guard, (100.0 if guard.resting else 50.0) + rng.standard_normal(), fell=False)
     assert guard.care == 1 / 4
     assert not guard.wary
-    assert "noise is a quarter of what it was" in guard.decisions[0]
+    assert "noise has 25.0 % of its size after that" in guard.decisions[0]
 
 
 def test_others_take_no_care() -> None:

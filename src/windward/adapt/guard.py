@@ -209,14 +209,15 @@ class Guard:
                 self.care, self.adapted = min(2 * self.care, 1.0), []
             return False
         percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
-        less = ", and noise is a quarter of what it was after that" if self._careful else ""
+        less = ""
+        if self._careful:
+            self.care = max(self.care / 4, CARE)
+            less = f", and noise has {100 * self.care:.1f} % of its size after that"
         self.say(
             f"stepped back: {len(self.adapted)} adapted episodes were {percent:.0f} % worse than "
             f"{len(self.base)} of the base policy, which acts for the next {self._next_rest}{less}"
         )
         self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, LONGEST)
-        if self._careful:
-            self.care = max(self.care / 4, CARE)
         self.resting, self.adapted, self.base = True, [], []
         return True
 
