@@ -170,6 +170,25 @@ def test_a_search_that_was_stopped_finds_the_same(
     assert [path.name for path in (tmp_path / "stopped").iterdir()] == [f"{BIAS}.json"]
 
 
+def test_a_search_begins_with_the_step_that_was_asked_for(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, ask = [], cma.ask
+
+    def spy(state: cma.State, rng: np.random.Generator) -> np.ndarray:
+        asked.append(ask(state, rng).std())
+        return ask(state, rng)
+
+    monkeypatch.setattr(cma, "ask", spy)
+    for step in (0.3, 0.003):
+        study.run(tiny(tmp_path / str(step), cases=(BIAS,), first_step=step), console)
+    assert asked[0] == pytest.approx(100 * asked[2])  # of two generations each
+    found = json.loads((tmp_path / "0.003/out/best_M" / f"{BIAS}.json").read_text())
+    assert "--first-step 0.003" in found["command"]
+    with pytest.raises(ValueError, match="first_step"):
+        study.run(tiny(tmp_path / "0", cases=(BIAS,), first_step=0.0), console)
+
+
 def test_a_search_ends_where_nothing_is_left_to_find(tmp_path: Path, console: Console) -> None:
     upright = "inverted-pendulum-force"  # for 5 steps, whatever M is
     found = offline.search(upright, 9, tmp_path, "", console, max_steps=5)

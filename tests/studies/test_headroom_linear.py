@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+import windward as ww
 from windward.studies import headroom_linear as study
 
 
@@ -32,11 +33,28 @@ def test_writes_what_it_reports(
     assert summary["command"].startswith("windward run headroom-linear --sizes 2 1 --T 600 --last")
 
 
+def test_what_diverges_on_one_of_the_tuning_systems_is_not_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Costs are shares of what LQR alone costs: a system of large ones counts no more."""
+    costs = iter([[1.0, 3.0, 2.0], [np.inf, 1.0, 1.5], [900.0, 100.0, 0.0]])
+    bases = iter([1.0, 1.0, 1000.0])
+    grid = {"eta": np.array([0.1, 0.2, 0.3])}
+
+    def tune(*_: object, **__: object) -> ww.linear.Tuned:
+        return ww.linear.Tuned({}, np.array(next(costs)), grid, ())
+
+    monkeypatch.setattr(ww.linear, "tune", tune)
+    monkeypatch.setattr(study, "_base_cost", lambda *_: np.array([next(bases)]))
+    method = study.METHODS["GPC"]._replace(grid=grid)
+    assert study._tuned(method, (2, 1), study.HeadroomLinear(T=50)) == {"eta": 0.3}
+
+
 def test_tuning_shares_no_system_and_no_wind_of_a_period_with_the_report() -> None:
     settings = study.HeadroomLinear()
+    assert settings.tune_systems <= study.FIRST
     tones = [name for name in settings.tune_winds if name != "walk"]
     assert not set(tones) & set(settings.winds)
-    assert study.FIRST > 0
 
 
 def test_winds_by_name() -> None:

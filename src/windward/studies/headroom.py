@@ -72,6 +72,8 @@ class Headroom:
     """final episodes that count, where there is something to gain"""
     generations: int = 60
     """of the search for a best fixed M that is not in `best` yet"""
+    first_step: float = 0.3
+    """of that search, in actions scaled to [-1, 1]; less where small corrections are felt"""
     max_steps: int | None = None
     """steps of an episode at most; the environment's own limit if left out"""
     processes: int = 1
@@ -182,14 +184,16 @@ def _references(settings: Headroom, cases: list[str], console: Console) -> dict[
                 f"windward run headroom --cases {name}", _only(settings), Headroom()
             )
             found[name] = search(
-                name, settings.generations, folder, command, console, settings.max_steps
-            )["M"]
+                name, settings.generations, folder, command, console, settings.max_steps,
+                settings.first_step,
+            )["M"]  # fmt: skip
     return found
 
 
 def _only(settings: Headroom) -> Headroom:
     """The settings that a search depends on."""
-    return Headroom(generations=settings.generations, max_steps=settings.max_steps)
+    names = ("generations", "max_steps", "first_step")
+    return Headroom(**{name: getattr(settings, name) for name in names})
 
 
 def _tuned(

@@ -28,8 +28,6 @@ COMPONENTS = 8
 """of the window, at most"""
 LEAST = 1e-4
 """share of the window's square that a component must have"""
-STEP = 0.3
-"""at first, of corrections at unit ŵ, in actions scaled to [-1, 1]"""
 EPISODES = 8
 """that a candidate plays in a generation"""
 JUDGES = 32
@@ -65,10 +63,15 @@ def search(
     command: str,
     console: Console,
     max_steps: int | None = None,
+    first_step: float = 0.3,
 ) -> dict[str, Any]:
-    """The best fixed M of a case; written to NAME.json in `folder`, and read from there later."""
+    """The best fixed M of a case; written to NAME.json in `folder`, and read from there later.
+
+    `first_step` is of corrections at unit ŵ, in actions scaled to [-1, 1].
+    """
     path, partial = folder / f"{name}.json", folder / f"{name}.npz"
     checks.integer("generations", generations, 1)
+    checks.positive("first_step", first_step)
     if path.exists():
         found: dict[str, Any] = json.loads(path.read_text())
         if found["max_steps"] != max_steps:
@@ -82,7 +85,7 @@ def search(
         seeds = np.arange(SEARCH_SEED, SEARCH_SEED + EPISODES)
         zero = np.zeros((1, H, played.d_u, played.d_w))
         components = basis(played.play(zero, seeds, keep=True).windows)
-        state, means, over = _go_on(partial, played.d_u * len(components))
+        state, means, over = _go_on(partial, played.d_u * len(components), first_step)
 
         def M_of(points: np.ndarray) -> np.ndarray:
             maps = points.reshape(-1, played.d_u, len(components))
@@ -132,10 +135,10 @@ def _best(played: World, candidates: np.ndarray) -> tuple[np.ndarray, tuple[floa
     return finalists[chosen], (float(returns[0].mean()), float(returns[chosen].mean()))
 
 
-def _go_on(partial: Path, n: int) -> tuple[cma.State, np.ndarray, bool]:
+def _go_on(partial: Path, n: int, step: float) -> tuple[cma.State, np.ndarray, bool]:
     """Where a search was left, or its start: state, means so far, and whether it was over."""
     if not partial.exists():
-        return cma.start(np.zeros(n), STEP), np.zeros((0, n)), False
+        return cma.start(np.zeros(n), step), np.zeros((0, n)), False
     arrays, header = files.read(partial, KIND)
     state = cma.State(*(arrays[name] for name in cma.State._fields))
     if state.mean.shape != (n,):
