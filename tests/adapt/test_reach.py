@@ -63,7 +63,7 @@ def test_steps_go_with_the_noise() -> None:
             {"gradient": "quadratic"},
         ):
             env = wrapped(**options)
-            env._module.guard.begin()
+            env._module.guard.trust()
             env._module.engine.scale(share)
             play(env, Gentle(0.0), 199)
             moved[options["gradient"], share] = np.abs(env.M).max()

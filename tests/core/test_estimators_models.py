@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import windward as ww
 from windward.core import credit, estimators, models, parametrisations
@@ -30,7 +31,11 @@ def slopes(gradient, x, v, **settings):
     algorithm = ww.mf_gpc(1, 1, h=2, signal="w", gradient=gradient, **settings)
     state, _ = linear_world(algorithm)
     lags = models.lags_of(2)
-    part = models.response(2, 1, 1, 1) if gradient == "response" else models.quadratic_cost(2, 1, 1)
+    part = (
+        models.response(2, 1, 1, 1, cost=settings.get("cost"))
+        if gradient == "response"
+        else models.quadratic_cost(2, 1, 1)
+    )
 
     @jax.jit
     def at(v):
@@ -42,6 +47,40 @@ def slopes(gradient, x, v, **settings):
         return part.update(state.learner.credit, look, state.learner.hyper)[1]
 
     return [np.asarray(at(np.float32(each)))[0, :, 0] for each in v]
+
+
+def known_cost(x, v):
+    return x[0] ** 2 + 0.5 * v[0] ** 2
+
+
+def test_response_with_a_known_cost_gives_its_slopes():
+    # As below, with the cost's own slopes: what is left of an error is that of the fitted motion.
+    lags = models.lags_of(2)
+    known, fitted = (
+        slopes("response", 0.8, [np.full(lags, 0.4)], **given)[0]
+        for given in ({"cost": known_cost}, {})
+    )
+    true = np.array([0.4, *(2 * 0.8 * 0.5 ** np.arange(lags - 1))])
+    np.testing.assert_allclose(known[0] / known[1], true[0] / true[1], atol=0.005)
+    np.testing.assert_allclose(known / known[1], true / true[1], atol=0.03)
+    assert known[1] > 0
+    assert not np.array_equal(known, fitted)
+
+
+def test_a_cost_that_is_not_that_of_the_world_is_believed():
+    def turned(x, v):
+        return -known_cost(x, v)
+
+    _, told = linear_world(ww.mf_gpc(1, 1, h=2, signal="w", gradient="response", cost=known_cost))
+    assert told[-200:].mean() < 0.75 * told[:70].mean()
+    # A cost that is concave has no curvature to divide by: nothing is learned from it.
+    state, _ = linear_world(ww.mf_gpc(1, 1, h=2, signal="w", gradient="response", cost=turned))
+    assert not np.any(state.learner.M)
+
+
+def test_a_cost_is_for_the_response_alone():
+    with pytest.raises(ValueError, match="cost= is for gradient 'response'"):
+        ww.mf_gpc(1, 1, cost=known_cost)
 
 
 def test_response_gives_the_true_slopes():

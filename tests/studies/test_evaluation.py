@@ -149,7 +149,7 @@ def made_up(base: Any, adapted: Any) -> Evaluation:
         return Runs(array, array, np.zeros_like(array), np.zeros_like(array))
 
     both = {"base": runs(base), "adapted": runs(adapted)}
-    return Evaluation(both, tuple(range(7, 7 + len(base))), "pd3", [], {}, (), None)  # type: ignore[arg-type]
+    return Evaluation(both, tuple(range(7, 7 + len(base))), "pd3", "", [], [], {}, (), None)  # type: ignore[arg-type]
 
 
 def test_numbers_by_hand() -> None:
@@ -238,6 +238,24 @@ def test_files_hold_what_was_measured(tmp_path: Path) -> None:
     assert "uniform:bound=0.2 --channel qvel --seeds 2 --episodes 3 --eta 0.001" in page
     assert "gymnasium" in page
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_how_M_was_learned_and_what_was_decided_are_told(tmp_path: Path) -> None:
+    wind = "bias:value=0.2"
+    settings = Evaluate(
+        "shipped", "Pendulum-v1", wind, "qvel", "pd3", seeds=1, episodes=1, max_steps=90,
+        gradient="quadratic", out=tmp_path,
+    )  # fmt: skip
+    console = Console(record=True, width=300, file=io.StringIO())
+    summary = evaluation_report.run(settings, console)
+    assert summary["gradient"] == "quadratic"
+    (said,) = summary["decisions"]
+    assert any("began to adapt" in each for each in said)
+    page, terminal = (tmp_path / "report.html").read_text(), console.export_text()
+    assert "M by quadratic" in terminal
+    for each in said[:3]:
+        assert each in page
+        assert each in terminal
 
 
 def test_one_seed_and_one_episode_are_enough_for_a_page(tmp_path: Path, console: Console) -> None:

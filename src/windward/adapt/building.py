@@ -30,11 +30,14 @@ PAPERS = (
 )  # fmt: skip
 """options of who wants the paper's update"""
 IDLE = (
-    *PAPERS, "sigma_end", "Sigma", "lam", "d_x", "fit_every", "delay", "scale_by", "parametrisation"
+    *PAPERS, "sigma_end", "Sigma", "lam", "d_x", "cost", "fit_every", "delay", "scale_by",
+    "parametrisation",
 )  # fmt: skip
 """options that mean nothing to replays"""
 AT_ONCE = ("eta", "sigma", "sigma_end", "M0", "every_episodes")
 """options of who knows how to learn: nothing waits for a wind that can be told from its past"""
+OF_VALUES = ("pd1", "pd2")
+"""signals that are made of values: where these err ŵ is not 0 without any wind"""
 PAPER = "paper"
 EVERY_STEPS = 64
 """M moves with every so-many-th step if nothing is said (deviation 21): no call is due between"""
@@ -116,8 +119,11 @@ def make_module(
         waits = not begins and not source.signal.uses_score
         window = (algorithm.h, algorithm.d_w) if waits else None
         # Who says how to learn has said how much noise; a softmax has none of its own.
-        guard = Guard(window, careful=waits and not actuation.discrete)
-    return Module(engine, source, actuation, timely, gradient, teacher, guard)
+        careful = not begins and not actuation.discrete
+        guard = Guard(window, careful, doubtful=careful and source.signal.name in OF_VALUES)
+    return Module(
+        engine, source, actuation, timely, gradient, teacher, guard, options.get("baseline")
+    )
 
 
 def _best(

@@ -5,9 +5,11 @@ adapted episodes earn less than those, beyond doubt, adaptation steps back: M re
 base policy acts for some episodes, for twice as many each time. It begins again after them, or
 as soon as the base policy's own returns say that the wind is another.
 
-Where episodes end by themselves (a fall) noise may cost far more than it teaches: there it begins
-with a small share of its size, and after each step back it is a quarter of what it was. It grows
-again only while adapted episodes are not worse.
+Where episodes end by themselves (a fall) noise may cost far more than it teaches, and where ŵ is
+made of values it may be their error and no wind: there noise begins with a small share of its size.
+After each step back it is a quarter of what it was. It grows again only while adapted episodes are
+not worse. When the wind has stopped, and nothing in ŵ can be told from its past any more, the base
+policy acts until it can be.
 """
 
 import math
@@ -43,8 +45,8 @@ REACH = 2.0
 scaled to: who moves little is to be disturbed by little"""
 LEAST_REACH = 0.05
 CARE = 1 / 64
-"""the least share of noise and steps, with which learning begins where episodes end by themselves:
-a pole that barely stands in its wind loses a sixth of its return by noise of a hundredth of the
+"""the least share of noise and steps, with which learning begins where there is reason to doubt: a
+pole that barely stands in its wind loses a sixth of its return by noise of a hundredth of the
 actions' range, and nothing by a quarter of that"""
 EARLY = 12
 """whole adapted episodes after which one that ends by itself is left to the comparison of means"""
@@ -52,6 +54,8 @@ BEARABLE = 0.1
 """the share of the base policy's mean return that may be lost for noise to be doubled"""
 ANEW = 2000
 """predictions that told nothing, after which waiting looks anew: one glitch must not last"""
+CALM = (3, 200)
+"""adapted episodes, and predictions in them, that told nothing: then the wind has stopped"""
 
 
 class Guard:
@@ -59,11 +63,16 @@ class Guard:
 
     With a size of windows, (h, d_w), nothing is adapted before ŵ can be told from its past.
     `careful` is whether noise begins small where episodes end by themselves, and shrinks where it
-    has done harm.
+    has done harm; `doubtful` whether it begins small in any case.
     """
 
-    def __init__(self, window: tuple[int, int] | None = None, careful: bool = False) -> None:
-        self._window, self._careful = window, careful
+    def __init__(
+        self,
+        window: tuple[int, int] | None = None,
+        careful: bool = False,
+        doubtful: bool = False,
+    ) -> None:
+        self._window, self._careful, self._doubtful = window, careful, doubtful
         self.reset()
 
     def reset(self) -> None:
@@ -81,12 +90,15 @@ class Guard:
         """whether nothing is adapted yet, as nothing in ŵ can be told from its past"""
         self.size = 1.0
         """of the base policy's actions: what noise and steps are multiplied with for them"""
-        self.care = 1.0
-        """and for the falls that they may bring"""
-        self.wary = False
-        """whether one of the first episodes has ended by itself"""
+        self.care = CARE if self._doubtful else 1.0
+        """and for the harm that they may do"""
+        self.wary = self._doubtful
+        """whether noise began small, by a doubt or as one of the first episodes ended by itself"""
         self._whole = 0
-        self._past = self._blank()
+        self._past, self._looked = self._blank(), 0
+        self.looks = self._window is not None
+        """whether it wants to see ŵ"""
+        self._trusts = False
         self._acted, self._acts = 0.0, 0
         self._total = 0.0
         self._until_base, self._gap = FIRST, 2
@@ -112,33 +124,52 @@ class Guard:
             self._acted, self._acts = self._acted + square, self._acts + 1
 
     def feel(self, w_hat: np.ndarray | None) -> None:
-        """ŵ of one step while waiting; None where nothing is known of it."""
+        """ŵ of one step, while it looks; None where nothing is known of it."""
         if w_hat is None:
             self._past.cut()
             return
         self._past.see(w_hat)
         told = self._past.told
-        if told:
-            self.begin()
-            if self._acts:
-                size = math.sqrt(self._acted / self._acts)
-                self.size = min(max(REACH * size, LEAST_REACH), 1.0)
-            little = (
+        if told and self.waiting:
+            self._begin(told)
+        elif told:
+            self.looks = False  # until the next episodes: this wind goes on
+        elif self.waiting and self._past.predicted >= ANEW:
+            self._past = self._blank()
+
+    def _begin(self, told: float) -> None:
+        """There is something that M could act on."""
+        self.waiting, self._total = False, math.nan  # part of this episode was the base policy's
+        oddities = self._past.oddities
+        self._past, self._looked = self._blank(), 0
+        if self._acts:
+            size = math.sqrt(self._acted / self._acts)
+            self.size = min(max(REACH * size, LEAST_REACH), 1.0)
+        noise = ""
+        if self.size < 1:
+            noise = (
                 f", with {100 * self.size:.0f} % of the usual noise: the base policy moves little"
             )
-            self.say(
-                f"began to adapt: the past tells {100 * told:.0f} % of the disturbance"
-                f"{little if self.size < 1 else ''}"
+        if self._doubtful:
+            noise += (
+                f", and {100 * self.care:.1f} % of that, as it is made of values, whose error may "
+                "be all of it"
             )
-        elif self._past.predicted >= ANEW:
-            self._past = self._blank()
+        self.say(
+            f"began to adapt: the past tells {100 * told:.0f} % of the disturbance{noise}; judged "
+            f"by returns, of {LEAST[0]} adapted episodes and {LEAST[1]} of the base policy at least"
+        )
+        for each in oddities:
+            self.say(each)
 
     def _blank(self) -> Predictable:
         return Predictable(*(self._window or (1, 1)))
 
-    def begin(self) -> None:
-        """Waits no longer; part of this episode was the base policy's."""
-        self.waiting, self._total = False, math.nan
+    def trust(self) -> None:
+        """Waits no longer, and never again: M was set by somebody who knows."""
+        if self.waiting:
+            self._total = math.nan  # part of this episode was the base policy's
+        self.waiting, self.looks, self._trusts = False, False, True
 
     def torn(self) -> None:
         """Part of an episode was not seen: its return tells nothing, and ŵ does not follow on."""
@@ -162,12 +193,32 @@ class Guard:
         afraid = not self.resting and self._falls(fell)
         if self.waiting:
             return False  # there is nothing yet, and its return is of another wind, or none
+        if self._calm():
+            return True
         if afraid or not math.isfinite(total):
             return afraid  # its return is of noise that is no longer; or it had a fault
         kept = self.base if self.resting else self.adapted
         kept.append(total)
         del kept[:-KEPT]
         return self._after_base() if self.resting else self._after_adapted()
+
+    def _calm(self) -> bool:
+        """Waits again where the last episodes told nothing of ŵ; whether it begins to."""
+        if self.resting or self._window is None or self._trusts:
+            return False
+        self._looked += 1
+        if self._looked < CALM[0] or (self.looks and self._past.predicted < CALM[1]):
+            return False
+        stopped = self.looks
+        self._past, self._looked, self.looks = self._blank(), 0, True
+        if stopped:
+            self.waiting, self.adapted, self.base = True, [], []
+            self._acted, self._acts = 0.0, 0
+            self.say(
+                "stepped back: the past tells nothing of the disturbance any more, and the base "
+                "policy acts until it does"
+            )
+        return stopped
 
     def _falls(self, fell: bool) -> bool:
         """Takes care from the first fall on; whether it begins to with this one."""
@@ -271,8 +322,8 @@ class Guard:
 
 
 LISTS = ("adapted", "base", "decisions")
-COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts", "_whole")
-FLAGS = ("resting", "waiting", "wary")
+COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts", "_whole", "_looked")
+FLAGS = ("resting", "waiting", "wary", "looks", "_trusts")
 NUMBERS = ("_total", "_acted", "size", "care")
 
 

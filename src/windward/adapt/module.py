@@ -37,8 +37,10 @@ class Module:
         gradient: str = "reinforce",
         teacher: Counterfactual | None = None,
         guard: Guard | None = None,
+        baseline: str | None = None,
     ) -> None:
-        self.gradient, self.teacher, self.guard = gradient, teacher, guard
+        self.gradient, self.baseline = gradient, baseline
+        self.teacher, self.guard = teacher, guard
         self.engine, self.source, self.actuation = engine, source, actuation
         self.rows = engine.rows
         self.frozen = False
@@ -53,6 +55,7 @@ class Module:
         self._pending: Pending | None = None
         self._forget()
         self.telling = Telling(self.judge)
+        self.stretch()
         if not self.explores:
             engine.quieten()
 
@@ -80,6 +83,7 @@ class Module:
                 self.guard.torn()
         self._forget()
         self.telling.begin()
+        self.stretch()
         if not self.explores:
             self.engine.quieten()
 
@@ -241,10 +245,9 @@ class Module:
         if self.teacher is not None and learn:
             self._teach(seen.w_hat[0], fault is self._none, bool(terminated[0]))
         report = self._report(pending, seen.w_hat, u, fault)
-        if self.guard is not None and self.waiting:
+        if self.guard is not None and self.guard.looks and not self.frozen:
             self.guard.feel(seen.w_hat[0] if fault is self._none else None)
-            if not self.waiting:
-                self.stretch()
+            self.stretch()
         if self.guard is not None and not self.frozen:
             self._judge(self.guard, happened)
         return self._told(report)
@@ -291,9 +294,12 @@ class Module:
         """Lets the guard see a step, and takes over what it decides when an episode is over."""
         guard.step(float(happened.reward[0]))
         if self.ended[0]:
-            if guard.end(bool(happened.terminated[0])):
+            forgets = guard.end(bool(happened.terminated[0]))
+            if forgets:
                 self.engine.forget()
             self.stretch()
+            if forgets and not self.explores:
+                self.engine.quieten()
 
     def _teach(self, w_hat: np.ndarray, usable: bool, terminated: bool) -> None:
         """Lets the teacher see a step, and takes over what it has learned."""

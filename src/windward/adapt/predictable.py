@@ -20,9 +20,11 @@ EVERY = 10
 """steps between regressions"""
 BOUND = 2.0
 """largest values of its past that a prediction may have: weights fitted to a calm are any size"""
+STILL = 1e-9
+"""share of a square that is as good as nothing"""
 RIDGE = 1e-3
 """over the mean square of what is regressed on"""
-NUMBERS = ("gram", "cross", "weights", "gain", "gain2", "squares", "window")
+NUMBERS = ("gram", "cross", "weights", "gain", "gain2", "squares", "sums", "window")
 COUNTS = ("steps", "predicted")
 
 
@@ -47,6 +49,7 @@ class Predictable:
         self.cross: np.ndarray = np.zeros((d_w, h))
         self.weights: np.ndarray = np.zeros((d_w, h))
         self.gain, self.gain2, self.squares = np.zeros(d_w), np.zeros(d_w), np.zeros(d_w)
+        self.sums = np.zeros(d_w)
         self.window: np.ndarray = np.zeros((d_w, h))
         """newest first"""
         self.steps = self.predicted = 0
@@ -69,6 +72,7 @@ class Predictable:
             gain = square - np.square(missed)
             self.gain, self.gain2 = self.gain + gain, self.gain2 + np.square(gain)
             self.squares, self.predicted = self.squares + square, self.predicted + 1
+            self.sums = self.sums + w_hat
             self.gram = self.gram + self.window[:, :, None] * self.window[:, None]
             self.cross = self.cross + self.window * w_hat[:, None]
             if self.predicted % EVERY == 0:
@@ -87,6 +91,20 @@ class Predictable:
         error = np.sqrt(np.maximum(self.gain2 - self.gain**2 / n, 0.0))  # of the sum
         sure = (self.gain > SHARE * self.squares) & (self.gain > SURE * error)
         return float((self.gain[sure] / self.squares[sure]).max(initial=0.0))
+
+    @property
+    def oddities(self) -> list[str]:
+        """What makes regressions on ŵ singular, in words; nothing where nothing does."""
+        said, still = [], self.squares <= STILL * self.squares.max(initial=0.0)
+        if still.any():
+            said.append(
+                f"{int(still.sum())} of the {self.d_w} numbers of the disturbance do not move, and "
+                "regressions learn nothing from them"
+            )
+        spread = self.squares - self.sums**2 / max(self.predicted, 1)
+        if (spread <= STILL * self.squares)[~still].all():
+            said.append("the disturbance is constant: its lags say one thing, and M is a bias")
+        return said
 
     def memory(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""

@@ -30,8 +30,8 @@ class Shell:
             )
         self._module.engine.M = M
         guard = self._module.guard
-        if guard is not None and guard.waiting:  # as with M0
-            guard.begin()
+        if guard is not None:  # as with M0
+            guard.trust()
 
     @property
     def signal(self) -> str:
@@ -42,6 +42,11 @@ class Shell:
     def gradient(self) -> str:
         """How M is learned."""
         return self._module.gradient
+
+    @property
+    def baseline(self) -> str | None:
+        """What costs are compared with where M is learned from scores; None for nothing."""
+        return self._module.baseline
 
     @property
     def decisions(self) -> list[str]:

@@ -40,7 +40,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         and the model, or the logits for discrete actions. "auto" is that where it can be had, else
         "advantage" with V of the model, else "reinforce", both with baseline="regression"; with
         eta, sigma, M0 or another option of the paper's update, and for discrete actions without
-        replays, that. `.gradient` says which.
+        replays, that. `.gradient` and `.baseline` say which.
       sigma: standard deviation of the noise, in actions scaled to [-1, 1]; if left out it is also
         scaled to what the base policy does while the guard waits. eta: learning rate.
       guard: whether adaptation is judged, and steps back where it does harm: by replays for

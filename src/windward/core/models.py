@@ -10,6 +10,7 @@ so that η = 1 would be the step of Newton along the steepest direction.
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -160,16 +161,24 @@ class StateModel(NamedTuple):
     sizes: regression.Sizes  # of x, v, ŵ
     window: regression.Sizes
     dynamics: PyTree
-    cost: PyTree
+    cost: PyTree  # nothing where the cost is known
 
 
-def response(h: int, d_u: int, d_w: int, d_x: int, fit_every: int | None = 1) -> Credit:
+def response(
+    h: int,
+    d_u: int,
+    d_w: int,
+    d_x: int,
+    fit_every: int | None = 1,
+    cost: Callable[[Array, Array], Array] | None = None,
+) -> Credit:
     """λ_i from the response of the state to v and the slope of the cost in the state.
 
     x_{t+1} ≈ Âx_t + B̂v_t + Ĉŵ_t + d̂ (the loop closed by the base policy) and c_t ≈ zᵀΘz with
     z = (1, x_t, v_t), both by recursive least squares. The impulse response of x to v is
     B̂, ÂB̂, Â²B̂, ..., so λ_0 = ∂c/∂v and λ_i = B̂ᵀ(Âᵀ)^{i-1} ∂c/∂x, both at x_t as it was and v_t
-    without its draw. Needs aux ``x`` and ``x_next``. With many states only squares are in Θ.
+    without its draw. Needs aux ``x`` and ``x_next``. With many states only squares are in Θ. A
+    ``cost`` c(x, v) that is known takes the place of Θ, by its own slopes and second derivatives.
     """
     lags, n_z, n_r = lags_of(h), 1 + d_x + d_u, d_x + d_u + d_w + 1
     pairs = np.ones((n_z, n_z), bool)
@@ -185,8 +194,30 @@ def response(h: int, d_u: int, d_w: int, d_x: int, fit_every: int | None = 1) ->
             regression.sizes_init(n_r - 1),
             regression.sizes_init(1),
             motion.init(),
-            costs.init(),
+            costs.init() if cost is None else (),
         )
+
+    def fitted(
+        state: StateModel, c: Array, x: Array, v: Array, n: Array, rms: Array, grown: Array
+    ) -> tuple[PyTree, Array, Array]:
+        """The regression of the cost, its slope in (x, v) at v - n, and Θ without its constant."""
+        m, unit = d_x + d_u, jnp.ones((1,), x.dtype)
+        z = jnp.concatenate([unit, jnp.concatenate([x, v]) / rms])
+        grown = products.features(jnp.concatenate([unit, grown]))
+        fit = costs.step(state.cost, products.features(z), c[None], grown)
+        Theta = products.matrix(costs.theta(fit)[0])
+        quiet = jnp.concatenate([unit, jnp.concatenate([x, v - n]) / rms])
+        return fit, 2 * (Theta[1:] @ quiet) / rms, Theta[1:, 1:] / (rms[:m, None] * rms[:m])
+
+    def known(x: Array, v: Array) -> tuple[Array, Array]:
+        """The slope of the known cost, and half its second derivatives."""
+        assert cost is not None
+
+        def joint(z: Array) -> Array:
+            return cost(z[:d_x], z[d_x:])
+
+        z = jnp.concatenate([x, v])
+        return jax.grad(joint)(z), jax.hessian(joint)(z) / 2
 
     def one(state: StateModel, row: Row) -> tuple[StateModel, Array]:
         c, w_hat, v, n = row.c, row.w_hat, row.v[0], row.n[0]
@@ -197,12 +228,11 @@ def response(h: int, d_u: int, d_w: int, d_x: int, fit_every: int | None = 1) ->
         regressors = jnp.concatenate([jnp.concatenate([x, v, w_hat]) / rms, unit])
         dynamics = motion.step(state.dynamics, regressors, x_next, jnp.concatenate([grown, unit]))
         m = d_x + d_u
-        z = jnp.concatenate([unit, regressors[:m]])
-        grown_z = jnp.concatenate([unit, grown[:m]])
-        fit = costs.step(state.cost, products.features(z), c[None], products.features(grown_z))
-        Theta = products.matrix(costs.theta(fit)[0])
-        quiet = jnp.concatenate([unit, regressors[:d_x], (v - n) / rms[d_x:m]])
-        slope = 2 * (Theta[1:] @ quiet) / rms[:m]
+        fit: PyTree = ()
+        if cost is None:
+            fit, slope, Theta = fitted(state, c, x, v, n, rms[:m], grown[:m])
+        else:
+            slope, Theta = known(x, v - n)
         theta = motion.theta(dynamics)
         A, B = theta[:, :d_x] / rms[:d_x], theta[:, d_x:m] / rms[d_x:m]
         back, held, ahead = slope[:d_x], jnp.zeros_like(B), B
@@ -210,10 +240,9 @@ def response(h: int, d_u: int, d_w: int, d_x: int, fit_every: int | None = 1) ->
         for _ in range(1, lags):
             lam.append(B.T @ back)
             back, held, ahead = A.T @ back, held + ahead, A @ ahead
-        Theta = Theta[1:, 1:] / (rms[:m, None] * rms[:m])
         J = jnp.concatenate([held, jnp.eye(d_u, dtype=x.dtype)])
         curvature = 2 * jnp.sum(J * (Theta @ J))  # its trace, for a v that is held
-        progress = sizes.seen / max(products.n, n_r)
+        progress = sizes.seen / (max(products.n, n_r) if cost is None else n_r)
         credit = _scaled(jnp.stack(lam), curvature, window.square[0], row.sigma, progress)
         return StateModel(sizes, window, dynamics, fit), credit
 

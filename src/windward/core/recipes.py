@@ -5,6 +5,7 @@ the other. Arguments that are numbers, eta, sigma, delta, weight_decay, radius, 
 `windward.linear.simulate` then runs the grid in one program.
 """
 
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,6 +21,7 @@ from windward.core.projections import DEFAULT_BALL, Projection
 from windward.core.signals import Signal
 from windward.core.spec import Spec, build, held
 from windward.core.updates import TOLD
+from windward.types import Array
 
 
 @lru_cache
@@ -118,6 +120,7 @@ def mf_gpc(
     baseline: str = "none",
     lam: float = 0.5,
     d_x: int | None = None,
+    cost: Callable[[Array, Array], Array] | None = None,
     fit_every: int | str = 1,
     sigma_end: Any = None,
     Sigma: Any = None,
@@ -143,7 +146,9 @@ def mf_gpc(
       gradient: how the gradient is estimated. "reinforce", the paper's: credit times score.
         "residual": the credit is the cost less the last one before the draw. "advantage": the TD
         error of the base policy's value, traces (γ lam)^i. "quadratic": the slope of a regression
-        of the cost on ŵ and v. "response": the state's (d_x numbers), with that of a fitted cost.
+        of the cost on ŵ and v. "response": the state's (d_x numbers), with that of the cost.
+      cost: for "response": c(x, v) in terms of jax.numpy, of the state and of what was added to the
+        base action; it is fitted if None. Make it once: each new one is compiled anew.
       baseline: what the credit is less of: "none", "mean" of the past, "regression" on ŵ.
       fit_every: regressions learn at every so-many-th step, from all steps since; "auto": the
         more features there are the more seldom, at every step up to 150 of them.
@@ -169,11 +174,13 @@ def mf_gpc(
         "mf_gpc", d_u, d_w, h, gamma, signal, gradient=gradient, baseline=baseline,
         lam=decay if gradient == "advantage" else 0.0,
         d_x=0 if gradient != "response" else d_w if d_x is None else checks.integer("d_x", d_x, 1),
-        fit_every=_fit_every(fit_every),
+        fit_every=_fit_every(fit_every), cost=cost,
         parametrisation=parametrisation, delay=checks.integer("delay", delay, 0),
         scale_by=scale_by, project=projection_function(projection),
         every_episodes=every_episodes, every_steps=checks.integer("every_steps", every_steps, 1),
     )  # fmt: skip
+    if cost is not None and gradient != "response":
+        raise ValueError(f"cost= is for gradient 'response'; got gradient {gradient!r}")
     if every_steps > 1 and every_episodes is not None:
         raise ValueError(
             f"every_steps = {every_steps} and every_episodes = {every_episodes} say both when M is "

@@ -1,5 +1,6 @@
 """From a spec to functions: which parts make which algorithm, built once for equal specs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -13,6 +14,7 @@ from windward.core.held import Held, observing
 from windward.core.parametrisations import Factory
 from windward.core.projections import Projection
 from windward.core.signals import Signal
+from windward.types import Array
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Spec:
     lam: float = 0.0  # of the advantages
     d_x: int = 0  # of the states that gradient="response" looks at
     fit_every: int | None = 1  # steps between updates of regressions; None: by their size
+    cost: Callable[[Array, Array], Array] | None = None  # c(x, v), where gradient="response" has it
 
 
 def _policy(spec: Spec) -> policies.Policy:
@@ -62,7 +65,7 @@ def _learning(
         given = (
             models.quadratic_cost(h, spec.d_u, spec.d_w, fit_every=spec.fit_every)
             if spec.gradient == "quadratic"
-            else models.response(h, spec.d_u, spec.d_w, spec.d_x, spec.fit_every)
+            else models.response(h, spec.d_u, spec.d_w, spec.d_x, spec.fit_every, spec.cost)
         )
         chain_rule = estimators.chain_rule(pi, h, models.lags_of(h))
         return policies.remembering(policy), chain_rule, given

@@ -72,8 +72,11 @@ class Evaluate:
     """episodes of each seed, over which M learns"""
     first_seed: int = 0
     """the first seed; tune on some, report on others"""
+    gradient: str | None = None
+    """how M is learned: counterfactual, advantage, reinforce, quadratic ...; this and the five
+    below are RobustWrapper's own defaults if left out"""
     h: int | None = None
-    """memory; this and the four below are RobustWrapper's own defaults if left out"""
+    """memory"""
     sigma: float | None = None
     """standard deviation of the exploration noise, in actions scaled to [-1, 1]"""
     eta: float | None = None
@@ -115,6 +118,8 @@ class Evaluation(NamedTuple):
     runs: dict[str, Runs]
     seeds: tuple[int, ...]
     signal: str
+    gradient: str  # how M was learned, in words
+    decisions: list[list[str]]  # what was decided about M on each seed, in sentences
     M: list[Any]  # the last one of each seed
     faults: dict[str, int]
     notes: tuple[str, ...]  # warnings that were given meanwhile
@@ -163,7 +168,7 @@ def evaluate(
         own = isinstance(signal, str) and ":" in signal
         options |= {"signal": load_object(signal) if own else signal, "logits": logits}
         options["model"] = model
-        used = RobustWrapper(env, seed=first_seed, **options).signal
+        used = RobustWrapper(env, seed=first_seed, **options)
         filming = Filming(env, (BASE, ADAPTED), first_seed, episodes)
 
     greedy = greedy or not isinstance(space, gym.spaces.Discrete)
@@ -206,7 +211,9 @@ def evaluate(
     return Evaluation(
         {policy: Runs(*np.moveaxis(np.array(each), -1, 0)) for policy, each in played.items()},
         every,
-        used,
+        used.signal,
+        used.gradient + (f", baseline {used.baseline}" if used.baseline else ""),
+        [wrapper.decisions for wrapper in wrappers],
         [wrapper.M for wrapper in wrappers],
         dict(sum((Counter(wrapper.faults) for wrapper in wrappers), Counter())),
         tuple(dict.fromkeys(str(each.message) for each in caught)),

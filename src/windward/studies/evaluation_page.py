@@ -99,6 +99,7 @@ def write(
         *_parameters(found),
         *_signal(found),
         _counts(found),
+        *_decisions(found),
         Text("How it was made", _story(found)),
     ]
     own = (field.name for field in fields(settings))
@@ -107,6 +108,7 @@ def write(
         "command": summary["command"],
         "seeds": ", ".join(map(str, found.seeds)),
         "signal": found.signal,
+        "M learned by": found.gradient,
         "settings": "\n".join(
             f"{name}: {value}" for name, value in chosen.items() if value is not None
         ),
@@ -130,6 +132,19 @@ def _story(found: Evaluation) -> list[str]:
         "seed, summary.json all numbers and the last M of each seed.",
         *notes,
     ]
+
+
+def _decisions(found: Evaluation) -> list[Table]:
+    """What replays or the guard said, seed by seed."""
+    rows: list[list[report.Cell]] = [
+        [str(seed), text]
+        for seed, said in zip(found.seeds, found.decisions, strict=True)
+        for text in said
+    ]
+    note = f"M was learned by {found.gradient}; who judged it against the base policy said this."
+    return (
+        [Table("What was decided about M", ["seed", "decision"], rows, note=note)] if rows else []
+    )
 
 
 def _animation(found: Evaluation) -> list[report.Animation]:

@@ -19,8 +19,10 @@ from windward.studies.evaluation import ADAPTED, Evaluate, Evaluation, evaluate
 from windward.studies.evaluation_page import DIFFERENCE, wind_of
 from windward.studies.loading import load_model
 
-OPTIONS = ("h", "sigma", "eta", "every_episodes", "weight_decay")
+OPTIONS = ("gradient", "h", "sigma", "eta", "every_episodes", "weight_decay")
 """settings that go to RobustWrapper as they are, where given"""
+SAID = 3
+"""decisions that the terminal shows"""
 
 
 def run(settings: Evaluate, console: Console, command: str | None = None) -> dict[str, Any]:
@@ -70,9 +72,15 @@ def _counts(found: Evaluation) -> list[str]:
     adapted = found.runs[ADAPTED]
     steps, cut = int(adapted.lengths.sum()), int(adapted.clipped.sum())
     faults = ", ".join(f"{count} {kind}" for kind, count in found.faults.items()) or "none"
+    first = found.decisions[0]
+    decided = [f"seed {found.seeds[0]}, {text}" for text in first[:SAID]]
+    if len(first) > SAID:
+        decided.append(f"{len(first) - SAID} more decisions on this seed are on the page")
     return [
-        f"signal {found.signal}; clipped actions: {cut} of {steps} ({cut / steps:.1%}); "
-        f"faults: {faults}"
+        *decided,
+        f"signal {found.signal}; M by {found.gradient}; clipped actions: {cut} of {steps} "
+        f"({cut / steps:.1%}); "
+        f"faults: {faults}",
     ]
 
 
@@ -117,7 +125,8 @@ def write(
     partial.write_bytes(image)
     os.replace(partial, out / "evaluation.png")
     summary = results.write_summary(
-        out / "summary.json", command, settings, signal=found.signal, seeds=list(found.seeds),
+        out / "summary.json", command, settings, signal=found.signal, gradient=found.gradient,
+        seeds=list(found.seeds), decisions=found.decisions,
         numbers=stats.as_json(scopes), faults=found.faults, warned=list(found.notes),
         clipped=int(found.runs[ADAPTED].clipped.sum()),
         M=[np.asarray(M).tolist() for M in found.M],

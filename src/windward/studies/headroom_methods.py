@@ -134,6 +134,7 @@ METHODS = {
         partial(robust, signal="pd2", gradient="advantage", baseline="regression", lam=0.9),
         "values of the policy", patience=3, shipped=True,
     ),
+    "pd1": Method(partial(robust, signal="pd1"), "values of the policy", patience=3, shipped=True),
     "advantage": Method(
         partial(robust, gradient="advantage"), "simulator for ŵ, values of the policy",
         patience=3, shipped=True,

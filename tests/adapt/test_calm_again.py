@@ -1,0 +1,199 @@
+"""When the wind stops, what explores stops too; and signals that may be no wind are doubted."""
+
+from pathlib import Path
+
+import gymnasium as gym
+import numpy as np
+import pytest
+
+import windward as ww
+from windward.adapt.guard import CALM, CARE, LEAST, Guard
+
+STEPS = 100
+SINE = np.sin(np.arange(STEPS) / 5)
+STILL = np.zeros(STEPS)
+
+
+def episode(guard: Guard, wind: np.ndarray, total: float = 1.0) -> bool:
+    """ŵ of one episode, as a module shows it; whether M is to be forgotten."""
+    for w in wind:
+        if guard.looks and not guard.resting:
+            guard.feel(np.atleast_1d(w))
+    guard.step(total)
+    return guard.end()
+
+
+def blown() -> Guard:
+    """A guard that has begun to adapt."""
+    guard = Guard((5, 1))
+    episode(guard, SINE)
+    assert not guard.waiting
+    return guard
+
+
+@pytest.mark.parametrize("calm", [STILL, np.random.default_rng(0).uniform(-1, 1, STEPS)])
+def test_it_waits_again_when_the_past_tells_nothing_any_more(calm: np.ndarray) -> None:
+    guard = blown()
+    forgets = [episode(guard, calm) for _ in range(2 * CALM[0] + 1)]  # some of them the base's
+    assert sum(forgets) == 1
+    assert guard.waiting
+    assert "the past tells nothing of the disturbance any more" in guard.decisions[-1]
+    for _ in range(3):
+        episode(guard, SINE)
+    assert not guard.waiting
+    assert "began to adapt" in guard.decisions[-1]
+
+
+def test_a_wind_that_pauses_for_two_episodes_goes_on() -> None:
+    guard = blown()
+    said = len(guard.decisions)
+    for i in range(30):
+        assert not episode(guard, SINE if i % CALM[0] == 0 else STILL)
+    assert not guard.waiting
+    assert len(guard.decisions) == said
+
+
+def test_a_few_steps_decide_nothing() -> None:
+    guard = blown()
+    for _ in range(CALM[1] // 20):
+        assert not episode(guard, STILL[:20])  # the first h of which predict nothing
+    assert not guard.waiting
+
+
+def test_a_wind_that_goes_on_is_not_looked_at_all_the_time() -> None:
+    """It costs time at every step; once told, the rest of three episodes is not looked at."""
+    guard, looked = blown(), []
+    for _ in range(CALM[0]):
+        for w in SINE:
+            looked.append(guard.looks and not guard.resting)
+            if looked[-1]:
+                guard.feel(np.atleast_1d(w))
+        guard.step(1.0)
+        guard.end()
+    assert 0 < sum(looked) <= STEPS
+
+
+def test_M_that_was_set_is_never_forgotten_for_a_calm() -> None:
+    guard = Guard((5, 1))
+    guard.trust()
+    assert not any(episode(guard, STILL) for _ in range(10))
+    assert not guard.waiting
+
+
+def test_a_memory_goes_on_exactly() -> None:
+    first, again = blown(), Guard((5, 1))
+    episode(first, STILL)
+    again.restore(first.memory())
+    for guard in (first, again):
+        for _ in range(2 * CALM[0]):
+            episode(guard, STILL)
+    assert again.waiting
+    assert first.memory() == again.memory()
+
+
+class Pushed(gym.Env[np.ndarray, np.ndarray]):
+    """A wind that stops after some episodes; actions cost, and nothing can be gained by them."""
+
+    observation_space = gym.spaces.Box(-9.0, 9.0, (2,), np.float64)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+    episode, blows = -1, 10
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[np.ndarray, dict]:  # type: ignore[type-arg]
+        super().reset(seed=seed)
+        self.t, self.episode = 0, self.episode + 1
+        return np.zeros(2), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict]:  # type: ignore[type-arg]
+        self.t += 1
+        w = np.sin(self.t / 5) if self.episode < self.blows else 0.0
+        cost = float(np.square(action).sum())
+        return np.array([w, 0.5 * w]), -cost, False, self.t == STEPS, {}
+
+
+def returns(env: gym.Env, episodes: int, action: float = 0.5) -> np.ndarray:
+    found = []
+    for _ in range(episodes):
+        env.reset()
+        total, over = 0.0, False
+        while not over:
+            _, reward, _, over, _ = env.step(np.full(1, action, np.float32))
+            total += float(reward)
+        found.append(total)
+    return np.array(found)
+
+
+def own(**options: object) -> ww.RobustWrapper:
+    signal = ww.adapt.Own(lambda x, u, reward, x_next: x_next, 2)
+    return ww.RobustWrapper(Pushed(), signal=signal, gradient="residual", **options)  # type: ignore[arg-type]
+
+
+def test_in_the_wrapper_the_base_action_is_executed_after_the_wind_has_stopped() -> None:
+    env = own()
+    played = returns(env, Pushed.blows + 4 * CALM[0])
+    base = returns(Pushed(), 1)[0]
+    assert played[0] != base  # it explored in the wind
+    np.testing.assert_array_equal(played[-CALM[0] :], base)
+    assert not np.any(env.M)
+
+
+def test_a_guard_that_waits_again_survives_a_file(tmp_path: Path) -> None:
+    env = own()
+    returns(env, Pushed.blows + 4 * CALM[0])
+    env.save(tmp_path / "M.npz")
+    other = own()
+    other.load(tmp_path / "M.npz")
+    other.unwrapped.episode = Pushed.blows  # type: ignore[attr-defined]
+    assert other.decisions == env.decisions
+    np.testing.assert_array_equal(returns(other, 2)[:1], returns(Pushed(), 1))
+
+
+# What is told of an odd disturbance.
+
+
+def test_a_constant_wind_and_numbers_that_do_not_move_are_told() -> None:
+    guard = Guard((5, 3))
+    for _ in range(80):
+        guard.feel(np.array([0.3, 0.0, -2.0]))
+    assert not guard.waiting
+    said = " ".join(guard.decisions)
+    assert "1 of the 3 numbers of the disturbance do not move" in said
+    assert "the disturbance is constant" in said
+    assert f"judged by returns, of {LEAST[0]} adapted episodes" in said
+    assert not any("constant" in each or "move" in each for each in blown().decisions)
+
+
+# Signals that are made of values.
+
+
+@pytest.mark.parametrize("signal", ["pd1", "pd2"])
+def test_signals_of_values_begin_with_little_noise(signal: str) -> None:
+    base = ww.bases.load("Pendulum-v1")
+    options = {"gradient": "advantage", "baseline": "regression", "model": base}
+    env = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, **options)
+    assert env._module.guard is not None
+    assert env._module.guard.care == CARE
+    full = ww.mf_gpc(1, 1, gradient="advantage", baseline="regression").hyper
+    assert env._module.engine.algorithm.hyper["sigma"] == pytest.approx(CARE * full["sigma"])
+    env.reset_adaptation()
+    assert env._module.engine.algorithm.hyper["sigma"] == pytest.approx(CARE * full["sigma"])
+    given = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, sigma=0.2, **options)
+    assert given._module.engine.algorithm.hyper["sigma"] == pytest.approx(0.2)
+
+
+def test_values_do_no_harm_without_a_wind() -> None:
+    """Their error can be told from its past, and noise of the usual size ruined the swing-up."""
+    base, played = ww.bases.load("Pendulum-v1"), []
+    for adapts in (False, True):
+        env: gym.Env = gym.make("Pendulum-v1")
+        if adapts:
+            env = ww.RobustWrapper(env, "pd1", model=base)
+        total = 0.0
+        for number in range(8):
+            x, _ = env.reset(seed=number)
+            over = False
+            while not over:
+                x, reward, _, over, _ = env.step(base.predict(x, deterministic=True)[0])
+                total += float(reward)
+        played.append(total / 8)
+    assert played[0] != played[1]  # PD1 always explores
+    assert played[1] == pytest.approx(played[0], rel=0.01)
