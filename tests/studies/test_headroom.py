@@ -189,6 +189,27 @@ def test_a_search_begins_with_the_step_that_was_asked_for(
         study.run(tiny(tmp_path / "0", cases=(BIAS,), first_step=0.0), console)
 
 
+def test_on_a_linear_case_no_M_near_the_best_is_better(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offline, "EXACT", 24)
+    monkeypatch.setattr(offline, "FINAL", 24)
+    name = "linear-2x1-sine"
+    found = offline.search(name, 1, tmp_path, "", console, max_steps=60)
+    M, rng = np.array(found["M"]), np.random.default_rng(0)
+    seeds = np.arange(SEARCH_SEED, SEARCH_SEED + 24)
+    with closing(World(CASES[name], 60)) as world:
+        size = 0.02 * np.abs(M).max()
+        others = M + size * rng.standard_normal((40, *M.shape))
+        costs = -world.play(np.concatenate([M[None], others]), seeds).returns.mean(axis=1)
+        assert costs[0] < costs[1:].min()
+        # The slope along any direction is 0: what is lost to both sides is alike.
+        both = np.stack([2 * M - others[0], others[0]])
+        low, high = -world.play(both, seeds).returns.mean(axis=1) - costs[0]
+        assert low == pytest.approx(high, rel=1e-3)
+    assert found["best_return"] > found["base_return"]
+
+
 def test_a_search_ends_where_nothing_is_left_to_find(tmp_path: Path, console: Console) -> None:
     upright = "inverted-pendulum-force"  # for 5 steps, whatever M is
     found = offline.search(upright, 9, tmp_path, "", console, max_steps=5)

@@ -8,7 +8,7 @@ there is nothing to gain, what a method loses is told instead. Exploration is al
 
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -114,8 +114,10 @@ def run(settings: Headroom, console: Console) -> dict[str, Any]:
     }
     if made.rows:
         write_rows(out / "episodes.csv", made.rows)
+    # The command that makes all of it, also where this call only wrote down what there was.
+    whole = replace(settings, compute=True, redo=())
     written = results.write_summary(
-        out / "summary.json", command_line("windward run headroom", settings, Headroom()), settings,
+        out / "summary.json", command_line("windward run headroom", whole, Headroom()), settings,
         headroom={name: each for name, each in summary.items() if name in CASES},
         nothing={name: each for name, each in summary.items() if name in NOTHING},
         linear=linear, tuned=tuned,

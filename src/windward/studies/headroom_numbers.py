@@ -21,6 +21,8 @@ class Outcome(NamedTuple):
     """mean return over the same episodes"""
     change: Interval
     """paired difference to the base over the same episodes, as a share of the base's return"""
+    changes: np.ndarray
+    """the same of each seed"""
 
     @property
     def worst(self) -> int:
@@ -43,17 +45,20 @@ def share(base: np.ndarray, method: np.ndarray, best: np.ndarray, last: int) -> 
     gain = (method[:, part] - base[:, part]).mean(axis=1)
     room = (best[:, part] - base[:, part]).mean(axis=1)
     returns = safe_mean(method[:, part].mean(axis=1))
-    change = safe_mean(gain / max(np.abs(base[:, part].mean()), 1e-12))
+    changes = gain / max(np.abs(base[:, part].mean()), 1e-12)
+    change = safe_mean(changes)
     if not room.mean() > 0:
         none = float("nan")
-        return Outcome(Interval(none, none, none), np.full(len(gain), none), returns, change)
+        return Outcome(
+            Interval(none, none, none), np.full(len(gain), none), returns, change, changes
+        )
 
     def of(at: np.ndarray) -> np.ndarray:
         # Where resampled seeds have no headroom, dividing by it would say nothing.
         below = room[at].mean(axis=-1)
         return gain[at].mean(axis=-1) / np.where(below > 0, below, room.mean())
 
-    return Outcome(seed_interval(of, len(gain)), gain / room.mean(), returns, change)
+    return Outcome(seed_interval(of, len(gain)), gain / room.mean(), returns, change, changes)
 
 
 def loss(base: np.ndarray, method: np.ndarray) -> Outcome:
@@ -66,7 +71,7 @@ def loss(base: np.ndarray, method: np.ndarray) -> Outcome:
     size = np.abs(base[:, part].mean())
     each = (method[:, part] - base[:, part]).mean(axis=1) / size
     change = safe_mean(each)
-    return Outcome(change, each, safe_mean(method[:, part].mean(axis=1)), change)
+    return Outcome(change, each, safe_mean(method[:, part].mean(axis=1)), change, each)
 
 
 def harmless(case: Case, found: Outcome) -> bool:
@@ -100,4 +105,5 @@ def as_json(found: Outcome, seeds: tuple[int, ...]) -> dict[str, Any]:
         "return": finite(found.returns.value),
         "change": finite(found.change.value),
         "change_interval": [finite(found.change.low), finite(found.change.high)],
+        "change_worst": finite(float(np.min(found.changes))),
     }

@@ -3,7 +3,8 @@
 Candidates are played side by side in the disturbed environment, all of one generation from the same
 starts in the same wind, on seeds that nothing else uses. What is searched for is a linear map from
 the leading components of the window of ŵ, as the base policy meets them, at unit size; M is that
-map written out. The search can be stopped at any moment and goes on from its last generation.
+map written out. The search can be stopped at any moment and goes on from its last generation. On
+linear systems M is solved for (`headroom_exact`).
 """
 
 import json
@@ -18,9 +19,11 @@ from rich.progress import track
 from windward import checks, files
 from windward.adapt import cma
 from windward.atomic import write_text
-from windward.studies import results
+from windward.envs.physics.linear import LinearEnv
+from windward.studies import headroom_exact, results
 from windward.studies.headroom_cases import CASES, SEARCH_SEED
 from windward.studies.headroom_worlds import World
+from windward.studies.loading import load_model
 
 H = 5
 """memory"""
@@ -37,6 +40,8 @@ FINAL = 128
 """other episodes that choose among the finalists and 0"""
 SURE = 2.0
 """standard errors by which one must be better than 0"""
+EXACT = 256
+"""episodes that a linear case is solved on"""
 EVERY = 5
 """generations between such means"""
 KIND = "windward.headroom.search"
@@ -84,6 +89,10 @@ def search(
     with closing(World(CASES[name], max_steps)) as played:
         seeds = np.arange(SEARCH_SEED, SEARCH_SEED + EPISODES)
         zero = np.zeros((1, H, played.d_u, played.d_w))
+        if isinstance(played.env, LinearEnv):
+            found = _exact(name, played, zero, command, max_steps)
+            write_text(path, json.dumps(found) + "\n")
+            return found
         components = basis(played.play(zero, seeds, keep=True).windows)
         state, means, over = _go_on(partial, played.d_u * len(components), first_step)
 
@@ -116,6 +125,23 @@ def search(
     write_text(path, json.dumps(found) + "\n")
     partial.unlink(missing_ok=True)
     return found
+
+
+def _exact(
+    name: str, played: World, zero: np.ndarray, command: str, max_steps: int | None
+) -> dict[str, Any]:
+    """What needs no search, as `search` says it."""
+    assert isinstance(played.env, LinearEnv)
+    policy = load_model(CASES[name].policy, CASES[name].env)
+    seeds = np.arange(SEARCH_SEED, SEARCH_SEED + EXACT)
+    windows = played.play(zero, seeds, keep=True).windows.reshape(-1, EXACT, H, played.d_w)
+    M = headroom_exact.best(played.env, policy.K, played.starts(seeds), windows)
+    M, returns = _best(played, M[None])
+    return {
+        "case": name, "command": command, "generations": 0, "episodes": EXACT,
+        "base_return": returns[0], "best_return": returns[1], "components": None,
+        "max_steps": max_steps, "M": M.tolist(), "versions": results.versions(),
+    }  # fmt: skip
 
 
 def _best(played: World, candidates: np.ndarray) -> tuple[np.ndarray, tuple[float, float]]:

@@ -48,6 +48,15 @@ class World:
         self.d_u = ActionCode(space).size
         self.d_w = self._calm.d_x
 
+    @property
+    def env(self) -> gym.Env:
+        """The environment without its wrappers."""
+        return self._env.unwrapped
+
+    def starts(self, seeds: np.ndarray) -> np.ndarray:
+        """The first state of each seed."""
+        return self._begin(seeds)[0]
+
     def close(self) -> None:
         """Closes the environment whose starts and winds these are."""
         self._env.close()

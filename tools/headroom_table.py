@@ -1,0 +1,58 @@
+"""Prints tables of docs/estimators.md from the results of `windward run headroom`.
+
+    python tools/headroom_table.py docs/results/hopper-halfcheetah counterfactual advantage ...
+
+Shares of the headroom, or changes in percent where no fixed M was found to be better than none,
+with 95 % intervals and the worst seed. Base and best are over the last of a case's usual episodes.
+"""
+
+import csv
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from windward.studies.headroom_cases import EVERY
+
+
+def cell(found: dict[str, Any] | None) -> str:
+    """A method on a case."""
+    if found is None:
+        return "-"
+    if found["mean"] is not None:
+        low, high = found["interval"]
+        return f"{found['mean']:.2f} [{low:.2f}, {high:.2f}], {found['worst']:.2f}"
+    low, high = found["change_interval"]
+    mean, worst = found["change"], found["change_worst"]
+    return f"{100 * mean:+.1f} % [{100 * low:.1f}, {100 * high:.1f}], {100 * worst:.1f}"
+
+
+def main(folder: Path, methods: list[str]) -> None:
+    """One table."""
+    summary = json.loads((folder / "summary.json").read_text())
+    last = summary["settings"]["last"]
+    with (folder / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    print(f"| case | base, best | {' | '.join(methods)} |")
+    print("| --- |" + " --- |" * (len(methods) + 1))
+    for case, by in summary["headroom"].items():
+        end = EVERY[case].episodes
+        means = [
+            np.mean(
+                [
+                    float(row["return"])
+                    for row in rows
+                    if (row["case"], row["method"]) == (case, name)
+                    and end - last <= int(row["episode"]) < end
+                ]
+            )
+            for name in ("base", "best")
+        ]
+        cells = [cell(by.get(name)) for name in methods]
+        print(f"| {case} | {means[0]:.0f}, {means[1]:.0f} | {' | '.join(cells)} |")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
