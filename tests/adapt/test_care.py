@@ -176,7 +176,7 @@ def test_a_fall_while_waiting_leaves_the_actions_as_they_are() -> None:
 def test_M_stays_in_a_ball_that_shrinks_with_it() -> None:
     env = wrapped(projection=ww.frobenius_ball(2.0))
     lengths(env, 2)
-    env.M = np.full_like(env.M, 2e-3)  # which does not fell
+    env._module.engine.M = np.full_like(env.M, 2e-3)  # which does not fell, as if learned
     lengths(env, 1, None)
     care = env._module.guard.care
     assert care < 1

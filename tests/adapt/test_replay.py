@@ -351,7 +351,7 @@ def test_features_tell_phases_and_beginnings():
     found = record.features(20).reshape(-1, 5, 2)
     assert not found[..., 0].any()  # what does not move is left alone
     assert len(found) == 5
-    windows = np.array([visit.window for visit in record._visits()]) * record.per_size
+    windows = np.array([visit.window for visit in record.visits]) * record.per_size
     sizes = np.sqrt(np.square(np.einsum("khd,thd->tk", found, windows)).mean(axis=0))
     assert 0.9 < sizes[0] <= 1.05  # all of it is in windows that are full
     assert sizes[1] > 2 * sizes[2:].max()  # the phase

@@ -83,6 +83,20 @@ def test_a_cost_is_for_the_response_alone():
         ww.mf_gpc(1, 1, cost=known_cost)
 
 
+@pytest.mark.parametrize(
+    ("cost", "message"),
+    [
+        (3.0, "must be a function"),
+        (lambda x, v: x, "to one real number"),
+        (lambda x, v: 1, "must be a function|to one real number"),
+        (lambda x, v: np.float64(x[0]) ** 2, "function of jax.numpy"),
+    ],
+)
+def test_what_is_no_cost_is_refused_at_once(cost, message):
+    with pytest.raises(ValueError, match=message):
+        ww.mf_gpc(1, 1, gradient="response", cost=cost)
+
+
 def test_response_gives_the_true_slopes():
     # x' = 0.5x + v + w, c = x² + v²/2: ∂c_t/∂v_t = v_t and ∂c_t/∂v_{t-i} = 2x_t 0.5^{i-1}.
     lags = models.lags_of(2)

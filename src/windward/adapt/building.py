@@ -120,7 +120,8 @@ def make_module(
         window = (algorithm.h, algorithm.d_w) if waits else None
         # Who says how to learn has said how much noise; a softmax has none of its own.
         careful = not begins and not actuation.discrete
-        guard = Guard(window, careful, doubtful=careful and source.signal.name in OF_VALUES)
+        doubtful = careful and source.signal.name in OF_VALUES
+        guard = Guard(window, careful, doubtful, of_noise=source.signal.uses_score)
     return Module(
         engine, source, actuation, timely, gradient, teacher, guard, options.get("baseline")
     )

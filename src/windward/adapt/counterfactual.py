@@ -1,11 +1,11 @@
 """Learning M from replays: no exploration, and a change only when replays say that it pays.
 
 Every so many steps a generation of candidates, drawn by covariance matrix adaptation, is replayed
-from some recorded states; then M, 0, M/2, the best of the generation and the search's new mean are
-replayed from states that are drawn anew. The best of those that beat 0, the base policy, beyond
-doubt, by a margin and by its spread over the states or nowhere worse, and that seem better than M,
-takes M's place. So a candidate is not judged by the replays that chose it, and the base policy is
-always among them.
+from some recorded states; then M, 0, M/2, the best of the generation, the search's new mean and two
+that cancel ŵ are replayed from states that are drawn anew. The best of those that beat 0, the base
+policy, beyond doubt, by a margin and by its spread over the states or nowhere worse, and that seem
+better than M, takes M's place. So a candidate is not judged by the replays that chose it, and the
+base policy is always among them.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ from threadpoolctl import threadpool_limits
 from windward import checks
 from windward.adapt import cma
 from windward.adapt.amended import Amended
+from windward.adapt.cancelling import cancelling
 from windward.adapt.choosing import BASE, HALF, choose
 from windward.adapt.flaw import flaw
 from windward.adapt.pace import LONGEST, Pace
@@ -222,9 +223,19 @@ class Counterfactual:
             self._cma = cma.tell(self._cma, points, costs)
             best = np.stack([points[costs.argmin()], self._cma.mean])
             candidates.extend(self._maps(best))
+        candidates.extend(self._cancelling())
         found = self._judge(np.stack(candidates))
         self.pace.searched(idle=not self.M.any())
         return found
+
+    def _cancelling(self) -> list[np.ndarray]:
+        """M that take off what they can of ŵ, by its last value or by all that M sees."""
+        visits, per_size = self.record.visits, self.record.per_size
+        found = (
+            cancelling(self.amended, self.policy, visits, per_size, lags)
+            for lags in sorted({1, self._shape[0]})
+        )
+        return [M for M in found if M is not None]
 
     def _rest(self, why: str) -> bool:
         """M acts no more; whether it did."""

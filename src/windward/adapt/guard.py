@@ -54,8 +54,10 @@ BEARABLE = 0.1
 """the share of the base policy's mean return that may be lost for noise to be doubled"""
 ANEW = 2000
 """predictions that told nothing, after which waiting looks anew: one glitch must not last"""
-CALM = (3, 200)
-"""adapted episodes, and predictions in them, that told nothing: then the wind has stopped"""
+LOOK = (2, 100)
+"""adapted episodes, and predictions in them, at least, that are looked at together"""
+VAIN = 2
+"""such looks in a row that told nothing, with which the wind has stopped: one may hold a glitch"""
 
 
 class Guard:
@@ -63,7 +65,8 @@ class Guard:
 
     With a size of windows, (h, d_w), nothing is adapted before ŵ can be told from its past.
     `careful` is whether noise begins small where episodes end by themselves, and shrinks where it
-    has done harm; `doubtful` whether it begins small in any case.
+    has done harm; `doubtful` whether it begins small in any case and grows the more slowly;
+    `of_noise` whether ŵ is made of the noise, over its square.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class Guard:
         window: tuple[int, int] | None = None,
         careful: bool = False,
         doubtful: bool = False,
+        of_noise: bool = False,
     ) -> None:
-        self._window, self._careful, self._doubtful = window, careful, doubtful
+        self._window, self._careful = window, careful
+        self._doubtful, self._of_noise = doubtful, of_noise
         self.reset()
 
     def reset(self) -> None:
@@ -95,7 +100,8 @@ class Guard:
         self.wary = self._doubtful
         """whether noise began small, by a doubt or as one of the first episodes ended by itself"""
         self._whole = 0
-        self._past, self._looked = self._blank(), 0
+        self._past, self._looked, self._vain = self._blank(), 0, 0
+        self._needed = LOOK[1]
         self.looks = self._window is not None
         """whether it wants to see ŵ"""
         self._trusts = False
@@ -114,9 +120,10 @@ class Guard:
         """What the ball that holds M is to be multiplied with.
 
         By the square: its radius is far above what M needs, so that its share alone would bind
-        too little.
+        too little. A ŵ that is made of the noise grows as that shrinks, and M has to shrink with
+        it. An M that was set is held as it is.
         """
-        return self.care**2
+        return 1.0 if self._trusts else self.care ** (3 if self._of_noise else 2)
 
     def watch(self, square: float) -> None:
         """The mean square of a base action while waiting, in shares of its range."""
@@ -141,23 +148,24 @@ class Guard:
         """There is something that M could act on."""
         self.waiting, self._total = False, math.nan  # part of this episode was the base policy's
         oddities = self._past.oddities
-        self._past, self._looked = self._blank(), 0
+        # What took long to be told takes as long to be missed.
+        self._needed = min(max(LOOK[1], 2 * self._past.predicted), ANEW)
+        self._past, self._looked, self._vain = self._blank(), 0, 0
         if self._acts:
             size = math.sqrt(self._acted / self._acts)
             self.size = min(max(REACH * size, LEAST_REACH), 1.0)
-        noise = ""
-        if self.size < 1:
-            noise = (
-                f", with {100 * self.size:.0f} % of the usual noise: the base policy moves little"
+        reasons = ["the base policy moves little"] if self.size < 1 else []
+        if self.care < 1:
+            reasons.append(
+                "the disturbance is made of values, whose error may be all of it"
+                if self._doubtful
+                else "noise may do harm here"
             )
-        if self._doubtful:
-            noise += (
-                f", and {100 * self.care:.1f} % of that, as it is made of values, whose error may "
-                "be all of it"
-            )
+        noise = f", with {100 * self.reach:.2g} % of the usual noise: {' and '.join(reasons)}"
         self.say(
-            f"began to adapt: the past tells {100 * told:.0f} % of the disturbance{noise}; judged "
-            f"by returns, of {LEAST[0]} adapted episodes and {LEAST[1]} of the base policy at least"
+            f"began to adapt: the past tells {100 * told:.0f} % of the disturbance"
+            f"{noise if reasons else ''}; judged by returns, of {LEAST[0]} adapted episodes and "
+            f"{LEAST[1]} of the base policy at least"
         )
         for each in oddities:
             self.say(each)
@@ -169,7 +177,7 @@ class Guard:
         """Waits no longer, and never again: M was set by somebody who knows."""
         if self.waiting:
             self._total = math.nan  # part of this episode was the base policy's
-        self.waiting, self.looks, self._trusts = False, False, True
+        self.waiting, self.looks, self._trusts, self.wary = False, False, True, True
 
     def torn(self) -> None:
         """Part of an episode was not seen: its return tells nothing, and ŵ does not follow on."""
@@ -193,7 +201,7 @@ class Guard:
         afraid = not self.resting and self._falls(fell)
         if self.waiting:
             return False  # there is nothing yet, and its return is of another wind, or none
-        if self._calm():
+        if self._calm(math.isfinite(total)):
             return True
         if afraid or not math.isfinite(total):
             return afraid  # its return is of noise that is no longer; or it had a fault
@@ -202,23 +210,24 @@ class Guard:
         del kept[:-KEPT]
         return self._after_base() if self.resting else self._after_adapted()
 
-    def _calm(self) -> bool:
+    def _calm(self, whole: bool) -> bool:
         """Waits again where the last episodes told nothing of ŵ; whether it begins to."""
         if self.resting or self._window is None or self._trusts:
             return False
-        self._looked += 1
-        if self._looked < CALM[0] or (self.looks and self._past.predicted < CALM[1]):
+        self._looked += whole
+        if self._looked < LOOK[0] or (self.looks and self._past.predicted < self._needed):
             return False
-        stopped = self.looks
+        self._vain = self._vain + 1 if self.looks else 0
         self._past, self._looked, self.looks = self._blank(), 0, True
-        if stopped:
-            self.waiting, self.adapted, self.base = True, [], []
-            self._acted, self._acts = 0.0, 0
-            self.say(
-                "stepped back: the past tells nothing of the disturbance any more, and the base "
-                "policy acts until it does"
-            )
-        return stopped
+        if self._vain < VAIN:
+            return False
+        self.waiting, self.adapted, self.base = True, [], []
+        self._acted, self._acts = 0.0, 0
+        self.say(
+            "stepped back: the past tells nothing of the disturbance any more, and the base policy "
+            "acts until it does"
+        )
+        return True
 
     def _falls(self, fell: bool) -> bool:
         """Takes care from the first fall on; whether it begins to with this one."""
@@ -256,7 +265,8 @@ class Guard:
         loss = _mean(self.base) - _mean(self.adapted)
         doubt = DOUBT * math.sqrt(_error2(self.base) + _error2(self.adapted))
         if not loss > 0 or not (loss > doubt or _below(self.adapted, self.base)):
-            if self.care < 1 and self._bearable(loss):
+            enough = KEPT if self._doubtful else LEAST[0]
+            if self.care < 1 and len(self.adapted) >= enough and self._bearable(loss):
                 self.care, self.adapted = min(2 * self.care, 1.0), []
             return False
         percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
@@ -322,7 +332,8 @@ class Guard:
 
 
 LISTS = ("adapted", "base", "decisions")
-COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts", "_whole", "_looked")
+COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts", "_whole", "_looked",
+          "_vain", "_needed")  # fmt: skip
 FLAGS = ("resting", "waiting", "wary", "looks", "_trusts")
 NUMBERS = ("_total", "_acted", "size", "care")
 

@@ -60,6 +60,7 @@ class Predictable:
 
     def see(self, w_hat: np.ndarray) -> None:
         """One more step; numbers too large to be squared are passed over."""
+        w_hat = np.asarray(w_hat, dtype=np.float64)  # squares of less say that a constant moves
         with np.errstate(over="ignore"):
             square = np.square(w_hat)
         if not np.isfinite(square.sum()):

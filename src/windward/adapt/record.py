@@ -169,7 +169,8 @@ class Record:
     def __len__(self) -> int:
         return sum(map(len, self.pieces))
 
-    def _visits(self) -> list[Visit]:
+    @property
+    def visits(self) -> list[Visit]:
         """Steps whose windows are full, if there are any: a beginning has a past of zeros."""
         full = [visit for piece in self.pieces for visit in piece[self.h * begins(piece) :]]
         return full or [visit for piece in self.pieces for visit in piece]
@@ -183,7 +184,7 @@ class Record:
         which a correction sets in.
         """
         early = [visit for piece in self.pieces if begins(piece) for visit in piece[1 : self.h]]
-        squares = self._covariance(self._visits()) + BEGINNINGS * self._covariance(early)
+        squares = self._covariance(self.visits) + BEGINNINGS * self._covariance(early)
         sizes, axes = np.linalg.eigh(squares)
         leading = np.argsort(sizes)[::-1][:count]
         leading = leading[sizes[leading] > LEAST * max(sizes.sum(), 1e-24)]
@@ -210,7 +211,7 @@ class Record:
     def forecast(self) -> Callable[[np.ndarray], np.ndarray]:
         """ŵ_t from its window, rows: ridge regression over the record, in sizes of ŵ."""
         scale = self.per_size
-        visits = self._visits()
+        visits = self.visits
         z = np.array([np.append((visit.window * scale).ravel(), 1.0) for visit in visits])
         target = np.array([visit.w_hat * scale for visit in visits])
         gram = z.T @ z

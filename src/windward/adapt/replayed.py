@@ -25,6 +25,8 @@ class Replayed(Protocol):
     """A base policy, and how it is corrected."""
 
     d_u: int
+    smooth: bool
+    """whether a small correction changes the action by a little"""
 
     def coded(self, u: Any) -> np.ndarray:
         """Actions, rows, as (n, d_u) numbers: in a box from -1 to 1, else one-hot less its mean.
@@ -41,6 +43,8 @@ class Replayed(Protocol):
 
 class Boxed:
     """u = clip(π(x) + half·correction), half the space's half width: nothing is drawn."""
+
+    smooth = True
 
     def __init__(self, space: gym.spaces.Box, policy: Callable[[Any], np.ndarray]) -> None:
         code = ActionCode(space)
@@ -66,6 +70,8 @@ class Drawn:
     have drawn in states that it did not visit nobody knows; over its draws g is plain Gumbel noise,
     and so it is here.
     """
+
+    smooth = False
 
     def __init__(self, space: gym.spaces.Discrete, logits: Callable[[Any], np.ndarray]) -> None:
         self.d_u, self._start, self._logits = int(space.n), int(space.start), logits

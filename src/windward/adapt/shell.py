@@ -32,6 +32,7 @@ class Shell:
         guard = self._module.guard
         if guard is not None:  # as with M0
             guard.trust()
+            self._module.stretch()
 
     @property
     def signal(self) -> str:

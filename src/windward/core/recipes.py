@@ -9,6 +9,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -148,7 +149,8 @@ def mf_gpc(
         error of the base policy's value, traces (γ lam)^i. "quadratic": the slope of a regression
         of the cost on ŵ and v. "response": the state's (d_x numbers), with that of the cost.
       cost: for "response": c(x, v) in terms of jax.numpy, of the state and of what was added to the
-        base action; it is fitted if None. Make it once: each new one is compiled anew.
+        base action (in wrappers of the observation, and of an action scaled to [-1, 1]); it is
+        fitted if None. Make it once: each new one is compiled anew.
       baseline: what the credit is less of: "none", "mean" of the past, "regression" on ŵ.
       fit_every: regressions learn at every so-many-th step, from all steps since; "auto": the
         more features there are the more seldom, at every step up to 150 of them.
@@ -179,8 +181,8 @@ def mf_gpc(
         scale_by=scale_by, project=projection_function(projection),
         every_episodes=every_episodes, every_steps=checks.integer("every_steps", every_steps, 1),
     )  # fmt: skip
-    if cost is not None and gradient != "response":
-        raise ValueError(f"cost= is for gradient 'response'; got gradient {gradient!r}")
+    if cost is not None:
+        _check_cost(cost, gradient, spec.d_x, spec.d_u)
     if every_steps > 1 and every_episodes is not None:
         raise ValueError(
             f"every_steps = {every_steps} and every_episodes = {every_episodes} say both when M is "
@@ -208,6 +210,19 @@ def mf_gpc(
     checks.shape("Sigma", matrix, (d_u, d_u), "(d_u, d_u)")
     matrix = checks.psd("Sigma", matrix, definite=True)
     return algorithm._replace(hyper={**algorithm.hyper, "Sigma": matrix})
+
+
+def _check_cost(cost: Any, gradient: str, d_x: int, d_u: int) -> None:
+    """Refuses what is no c(x, v) before anything is run."""
+    if gradient != "response":
+        raise ValueError(f"cost= is for gradient 'response'; got gradient {gradient!r}")
+    try:
+        found = jax.eval_shape(cost, jnp.zeros(d_x), jnp.zeros(d_u))
+        scalar = found.shape == () and jnp.issubdtype(found.dtype, jnp.floating)
+    except Exception as error:  # a user's function may fail in any way
+        raise ValueError(f"cost must be a function of jax.numpy, c(x, v): {error}") from error
+    if not scalar:
+        raise ValueError(f"cost must be a function c(x, v) to one real number; it gives {found}")
 
 
 def _fit_every(given: int | str) -> int | None:

@@ -3,8 +3,9 @@
 Candidates are played side by side in the disturbed environment, all of one generation from the same
 starts in the same wind, on seeds that nothing else uses. What is searched for is a linear map from
 the leading components of the window of ŵ, as the base policy meets them, at unit size; M is that
-map written out. The search can be stopped at any moment and goes on from its last generation. On
-linear systems M is solved for (`headroom_exact`).
+map written out. It begins at 0, or at an M that cancels ŵ if that is better. The search can be
+stopped at any moment and goes on from its last generation. On linear systems M is solved for
+(`headroom_exact`).
 """
 
 import json
@@ -94,12 +95,17 @@ def search(
             write_text(path, json.dumps(found) + "\n")
             return found
         components = basis(played.play(zero, seeds, keep=True).windows)
-        state, means, over = _go_on(partial, played.d_u * len(components), first_step)
 
         def M_of(points: np.ndarray) -> np.ndarray:
             maps = points.reshape(-1, played.d_u, len(components))
             return np.einsum("nuk,khd->nhud", maps, components)
 
+        known = played.cancelling(seeds, H)
+        back = np.linalg.pinv(components.reshape(len(components), -1))
+        flat = np.concatenate([zero, known]).swapaxes(1, 2).reshape(-1, H * played.d_w)
+        points = (flat @ back).reshape(1 + len(known), -1)
+        first = points[played.play(M_of(points), seeds).returns.mean(axis=1).argmax()]
+        state, means, over = _go_on(partial, first, first_step)
         left = range(generations if over else int(state.generation), generations)
         for generation in track(left, f"best M, {name}", console=console):
             points = cma.ask(state, np.random.default_rng((0, generation)))
@@ -114,7 +120,7 @@ def search(
             files.write(partial, {**state._asdict(), "means": means}, header)
             if over:
                 break
-        M, returns = _best(played, M_of(means))
+        M, returns = _best(played, np.concatenate([M_of(means), known]))
     found = {
         "case": name, "command": command, "generations": int(state.generation),
         "episodes": int(state.generation) * cma.rates(len(state.mean)).points * EPISODES,
@@ -161,12 +167,12 @@ def _best(played: World, candidates: np.ndarray) -> tuple[np.ndarray, tuple[floa
     return finalists[chosen], (float(returns[0].mean()), float(returns[chosen].mean()))
 
 
-def _go_on(partial: Path, n: int, step: float) -> tuple[cma.State, np.ndarray, bool]:
+def _go_on(partial: Path, first: np.ndarray, step: float) -> tuple[cma.State, np.ndarray, bool]:
     """Where a search was left, or its start: state, means so far, and whether it was over."""
     if not partial.exists():
-        return cma.start(np.zeros(n), step), np.zeros((0, n)), False
+        return cma.start(first, step), np.zeros((0, len(first))), False
     arrays, header = files.read(partial, KIND)
     state = cma.State(*(arrays[name] for name in cma.State._fields))
-    if state.mean.shape != (n,):
+    if state.mean.shape != first.shape:
         raise ValueError(f"{partial} is of another search: delete it")
     return state, arrays["means"], header["over"]

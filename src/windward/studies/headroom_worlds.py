@@ -10,9 +10,14 @@ import gymnasium as gym
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from windward.adapt.amended import Amended
+from windward.adapt.cancelling import cancelling
+from windward.adapt.record import Visit
+from windward.adapt.replayed import Boxed
 from windward.bases import predictor
 from windward.bases.actions import ActionCode
 from windward.envs import Disturbed
+from windward.envs import simulator as simulator_of
 from windward.envs.disturbed import Push
 from windward.envs.physics import Dynamics, dynamics_of
 from windward.studies.headroom_cases import Case
@@ -23,7 +28,10 @@ class Played(NamedTuple):
     """What candidates came to."""
 
     returns: np.ndarray  # (candidates, seeds)
-    windows: np.ndarray  # (steps, h, d_w) before each step of all rows, where asked for
+    # Where asked for, of all steps of all rows:
+    windows: np.ndarray  # (steps, h, d_w) before it
+    x: np.ndarray  # (steps, d_x) before it
+    w_hat: np.ndarray  # (steps, d_w)
 
 
 class Wind(NamedTuple):
@@ -47,6 +55,26 @@ class World:
         self._logits = logits_for(model, None, "the policy") if case.discrete else None
         self.d_u = ActionCode(space).size
         self.d_w = self._calm.d_x
+
+    def cancelling(self, seeds: np.ndarray, h: int) -> np.ndarray:
+        """M that take off what they can of ŵ, as replays have them: (0 to 2, h, d_u, d_w)."""
+        found: list[np.ndarray] = []
+        if isinstance(self._space, gym.spaces.Box):
+            policy = Boxed(self._space, self._act)
+            simulator = Amended(simulator_of(self._env), self.d_u, policy.coded)
+            seen = self.play(np.zeros((1, h, self.d_u, self.d_w)), seeds, keep=True)
+            none = np.zeros(0)
+            visits = [
+                Visit(*each, none, none)
+                for each in zip(seen.x, seen.windows, seen.w_hat, strict=True)
+            ]
+            size = np.sqrt(np.square(seen.w_hat).mean(axis=0))
+            moves = size > 1e-6 * max(float(size.max()), 1e-12)
+            per_size = np.where(moves, 1.0 / np.where(moves, size, 1.0), 0.0)
+            for lags in (1, h):
+                M = cancelling(simulator, policy, visits, per_size, lags)
+                found += [] if M is None else [M * per_size]
+        return np.array(found).reshape(-1, h, self.d_u, self.d_w)
 
     @property
     def env(self) -> gym.Env:
@@ -72,21 +100,22 @@ class World:
         episode = np.tile(np.arange(len(seeds)), count)  # of each row
         M, x = np.repeat(M, len(seeds), axis=0), starts[episode]
         window = np.zeros((len(x), h, self.d_w))
-        total, index, kept = np.zeros(len(x)), np.arange(len(x)), []
+        total, index = np.zeros(len(x)), np.arange(len(x))
+        kept = [(window[:0], x[:0], np.zeros((0, self.d_w)))]
         for t in range(self._steps):
-            if keep:
-                kept.append(window)
             added = np.einsum("nhud,nhd->nu", M, window)
             u = self._actions(x, added, None if gumbels is None else gumbels[episode, t])
             x_next, reward, ended, w_hat = self._step(x, u, winds, episode, t)
+            if keep:
+                kept.append((window, x, w_hat))
             total[index] += reward
             going = ~ended
             window = np.concatenate([w_hat[:, None], window[:, :-1]], axis=1)[going]
             x, M, episode, index = x_next[going], M[going], episode[going], index[going]
             if not len(index):
                 break
-        windows = np.concatenate(kept) if keep else np.zeros((0, h, self.d_w))
-        return Played(total.reshape(count, len(seeds)), windows)
+        steps = (np.concatenate(each) for each in zip(*kept, strict=True))
+        return Played(total.reshape(count, len(seeds)), *steps)
 
     def _begin(self, seeds: np.ndarray) -> tuple[np.ndarray, list[Wind], np.ndarray | None]:
         """Starts, winds and, for discrete actions, the policy's draws, of each seed."""
