@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt.guard import CARE, LEAST, LOOK, VAIN, Guard
+from windward.adapt.guard import CARE, CARE_OF_NOISE, LEAST, LOOK, VAIN, Guard
 
 STEPS = 100
 SILENT = LOOK[0] * VAIN  # adapted episodes after which the wind has stopped
@@ -213,12 +213,13 @@ def test_signals_of_values_begin_with_little_noise(signal: str) -> None:
     base = ww.bases.load("Pendulum-v1")
     options = {"gradient": "advantage", "baseline": "regression", "model": base}
     env = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, **options)
+    least = CARE_OF_NOISE if signal == "pd1" else CARE
     assert env._module.guard is not None
-    assert env._module.guard.care == CARE
+    assert env._module.guard.care == least
     full = ww.mf_gpc(1, 1, gradient="advantage", baseline="regression").hyper
-    assert env._module.engine.algorithm.hyper["sigma"] == pytest.approx(CARE * full["sigma"])
+    assert env._module.engine.algorithm.hyper["sigma"] == pytest.approx(least * full["sigma"])
     env.reset_adaptation()
-    assert env._module.engine.algorithm.hyper["sigma"] == pytest.approx(CARE * full["sigma"])
+    assert env._module.engine.algorithm.hyper["sigma"] == pytest.approx(least * full["sigma"])
     given = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, sigma=0.2, **options)
     assert given._module.engine.algorithm.hyper["sigma"] == pytest.approx(0.2)
 
@@ -237,7 +238,8 @@ def test_doubtful_signals_dare_more_the_more_slowly() -> None:
 
 def test_the_ball_shrinks_with_a_signal_that_grows_as_noise_shrinks() -> None:
     guard = Guard(careful=True, doubtful=True, of_noise=True)
-    assert guard.bound == CARE**3
+    assert guard.care == CARE_OF_NOISE
+    assert guard.bound == CARE_OF_NOISE**3
     assert Guard(careful=True, doubtful=True).bound == CARE**2
 
 

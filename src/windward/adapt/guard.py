@@ -48,6 +48,8 @@ CARE = 1 / 64
 """the least share of noise and steps, with which learning begins where there is reason to doubt: a
 pole that barely stands in its wind loses a sixth of its return by noise of a hundredth of the
 actions' range, and nothing by a quarter of that"""
+CARE_OF_NOISE = 1 / 512
+"""the same where ŵ is made of the noise, which therefore cannot wait for a wind"""
 EARLY = 12
 """whole adapted episodes after which one that ends by itself is left to the comparison of means"""
 BEARABLE = 0.1
@@ -78,6 +80,7 @@ class Guard:
     ) -> None:
         self._window, self._careful = window, careful
         self._doubtful, self._of_noise = doubtful, of_noise
+        self._least = CARE_OF_NOISE if of_noise else CARE
         self.reset()
 
     def reset(self) -> None:
@@ -95,7 +98,7 @@ class Guard:
         """whether nothing is adapted yet, as nothing in ŵ can be told from its past"""
         self.size = 1.0
         """of the base policy's actions: what noise and steps are multiplied with for them"""
-        self.care = CARE if self._doubtful else 1.0
+        self.care = self._least if self._doubtful else 1.0
         """and for the harm that they may do"""
         self.wary = self._doubtful
         """whether noise began small, by a doubt or as one of the first episodes ended by itself"""
@@ -234,10 +237,10 @@ class Guard:
         self._whole += not (fell or self.waiting)
         if not (fell and self._careful) or self.wary or self._whole >= EARLY:
             return False
-        self.wary, self.care, self.adapted = True, CARE, []
+        self.wary, self.care, self.adapted = True, self._least, []
         self.say(
-            f"episodes end by themselves: noise begins at {100 * CARE:.1f} % of its size and grows "
-            "while that does no harm"
+            f"episodes end by themselves: noise begins at {100 * self._least:.1f} % of its size "
+            "and grows while that does no harm"
         )
         return True
 
@@ -272,7 +275,7 @@ class Guard:
         percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
         less = ""
         if self._careful:
-            self.care = max(self.care / 4, CARE)
+            self.care = max(self.care / 4, self._least)
             less = f", and noise has {100 * self.care:.1f} % of its size after that"
         self.say(
             f"stepped back: {len(self.adapted)} adapted episodes were {percent:.0f} % worse than "
