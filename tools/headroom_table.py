@@ -17,16 +17,24 @@ import numpy as np
 from windward.studies.headroom_cases import EVERY
 
 
+def number(value: float, digits: int) -> str:
+    """Without a sign before 0."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
+
+
 def cell(found: dict[str, Any] | None) -> str:
     """A method on a case."""
     if found is None:
         return "-"
     if found["mean"] is not None:
         low, high = found["interval"]
-        return f"{found['mean']:.2f} [{low:.2f}, {high:.2f}], {found['worst']:.2f}"
-    low, high = found["change_interval"]
-    mean, worst = found["change"], found["change_worst"]
-    return f"{100 * mean:+.1f} % [{100 * low:.1f}, {100 * high:.1f}], {100 * worst:.1f}"
+        mean, low, high, worst = (
+            number(each, 2) for each in (found["mean"], low, high, found["worst"])
+        )
+        return f"{mean} [{low}, {high}], {worst}"
+    changes = (found["change"], *found["change_interval"], found["change_worst"])
+    mean, low, high, worst = (number(100 * each, 1) for each in changes)
+    return f"{'' if mean.startswith('-') else '+'}{mean} % [{low}, {high}], {worst}"
 
 
 def main(folder: Path, methods: list[str]) -> None:
