@@ -103,6 +103,7 @@ def test_a_harmful_M_is_given_up():
     ran(env, 59)
     teacher = env._module.teacher
     assert not env.decisions
+    teacher._cancelling = list  # no candidate that would be better than both
     teacher.M = np.full(teacher.M.shape, 2.0)
     env._module.engine.M = teacher.M_for_w_hat
     drive(env, policy, 141, gust.unwrapped._get_obs())
