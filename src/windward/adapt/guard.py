@@ -13,13 +13,12 @@ policy acts until it can be.
 """
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import mannwhitneyu
 
 from windward import checks
+from windward.adapt.comparing import below, error2, mean
 from windward.adapt.predictable import Predictable
 
 FIRST = 4
@@ -34,8 +33,6 @@ CHANGED = 4.0
 """the same for the base policy's own returns, before the wind is taken for another one"""
 SURE = 2.0
 """those that are added to a loss before it is called bearable"""
-CHANCE = 0.05
-"""or the chance that ranks are as they are for nothing, at most"""
 REST = 4
 """episodes that the base policy acts after the first step back"""
 LONGEST = 64
@@ -265,14 +262,14 @@ class Guard:
         """Steps back if adapted episodes were worse beyond doubt; dares more if they were not."""
         if len(self.adapted) < LEAST[0] or len(self.base) < LEAST[1]:
             return False
-        loss = _mean(self.base) - _mean(self.adapted)
-        doubt = DOUBT * math.sqrt(_error2(self.base) + _error2(self.adapted))
-        if not loss > 0 or not (loss > doubt or _below(self.adapted, self.base)):
+        loss = mean(self.base) - mean(self.adapted)
+        doubt = DOUBT * math.sqrt(error2(self.base) + error2(self.adapted))
+        if not loss > 0 or not (loss > doubt or below(self.adapted, self.base)):
             enough = KEPT if self._doubtful else LEAST[0]
             if self.care < 1 and len(self.adapted) >= enough and self._bearable(loss):
                 self.care, self.adapted = min(2 * self.care, 1.0), []
             return False
-        percent = 100 * loss / max(abs(_mean(self.base)), 1e-12)
+        percent = 100 * loss / max(abs(mean(self.base)), 1e-12)
         less = ""
         if self._careful:
             self.care = max(self.care / 4, self._least)
@@ -292,14 +289,14 @@ class Guard:
         """
         both = self.adapted + self.base
         shares = len(both) / len(self.adapted) + len(both) / len(self.base)
-        return loss + SURE * math.sqrt(shares * _error2(both)) <= BEARABLE * abs(_mean(self.base))
+        return loss + SURE * math.sqrt(shares * error2(both)) <= BEARABLE * abs(mean(self.base))
 
     def _wind_changed(self) -> bool:
         """Whether the newest of the base policy's returns are unlike those before them."""
         old, new = self.base[: -LEAST[1]], self.base[-LEAST[1] :]
         if len(old) < LEAST[0]:
             return False
-        return abs(_mean(old) - _mean(new)) > CHANGED * math.sqrt(_error2(old) + _error2(new))
+        return abs(mean(old) - mean(new)) > CHANGED * math.sqrt(error2(old) + error2(new))
 
     def say(self, what: str) -> None:
         """One more sentence of what was decided, or found."""
@@ -339,22 +336,3 @@ COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts", "_wh
           "_vain", "_needed")  # fmt: skip
 FLAGS = ("resting", "waiting", "wary", "looks", "_trusts")
 NUMBERS = ("_total", "_acted", "size", "care")
-
-
-def _mean(returns: Sequence[float]) -> float:
-    return sum(returns) / len(returns)
-
-
-def _below(some: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether some lie below others by their ranks, of which a few that are far off have few.
-
-    A pole that stands or falls: one that stood among the others makes any mean uncertain.
-    """
-    return bool(mannwhitneyu(some, others, alternative="less").pvalue < CHANCE)
-
-
-def _error2(returns: Sequence[float]) -> float:
-    """The square of the mean's standard error."""
-    mean, n = _mean(returns), len(returns)
-    # Products, not powers: those of huge returns overflow to infinity without raising.
-    return sum((each - mean) * (each - mean) for each in returns) / max(n - 1, 1) / n
