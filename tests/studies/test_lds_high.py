@@ -17,10 +17,20 @@ from windward.studies.lds_high_report import BEST, LQR, METHODS, Result
 
 
 def test_bpc_and_bandit_gpc_are_tuned_over_the_same_grid_on_the_same_seeds() -> None:
-    grids = lds_high.grids(problem(10, 5, 500), 5)
-    for name, values in grids["BPC"][1].items():
-        np.testing.assert_array_equal(values, grids["Bandit GPC"][1][name])
     runs = lds_high.make_runs(LdsHigh())
+    made = {
+        run.settings["method"]: lds_high.tunable(
+            run.settings["method"], problem(10, 5, 500), run.settings
+        )
+        for run in runs
+        if run.settings["method"] != BEST
+    }
+    grids = {method: grid for method, (_, grid) in made.items()}
+    assert set(grids["BPC"]) == {"eta", "delta"}
+    for name, values in grids["BPC"].items():
+        np.testing.assert_array_equal(values, grids["Bandit GPC"][name])
+    radii = [made[name][0](eta=1e-6, delta=0.1).hyper["radius"] for name in lds_high.BANDITS]
+    assert radii == [LdsHigh().radius] * 2
     by_method: dict[str, list[dict[str, Any]]] = {}
     for run in runs:
         settings = dict(run.settings)
@@ -121,6 +131,8 @@ def test_a_small_one_writes_what_it_reports_and_is_not_repeated(
         ({"last": 0.0}, r"last must lie in \(0, 1\]"),
         ({"horizons": ()}, "horizons must name at least one"),
         ({"winds": ("gale 3",)}, "a wind must be"),
+        ({"deltas": (0.5, 2.0)}, r"deltas must be less than radius, 2.0.*got \(0.5, 2.0\)"),
+        ({"etas": ()}, "etas must hold at least one number"),
     ],
 )
 def test_bad_settings_are_refused(

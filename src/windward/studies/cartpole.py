@@ -80,8 +80,8 @@ def episodes(task: Task) -> Pace:
     model = bases.load(ENV)
     if signal is not None:
         env = RobustWrapper(
-            env, signal, model=model, logits=model.logits, gradient="reinforce", h=settings["h"],
-            eta=settings["eta"], weight_decay=settings["weight_decay"], seed=seed,
+            env, signal, model=model, logits=model.logits, preset=settings["preset"],
+            h=settings["h"], eta=settings["eta"], weight_decay=settings["weight_decay"], seed=seed,
         )  # fmt: skip
     # As DMF-GPC assumes, the policy draws from its softmax: for all alike.
     actor = Actor(model, env.action_space, model.logits)
@@ -114,7 +114,7 @@ def make_groups(settings: CartpoleDiscrete, size: Size) -> list[Group]:
     for signal in settings.signals:
         for eta in settings.etas:
             values = {"signal": signal, "eta": eta, "h": settings.h,
-                      "weight_decay": settings.weight_decay}  # fmt: skip
+                      "weight_decay": settings.weight_decay, "preset": "paper"}  # fmt: skip
             method = f"DMF-GPC {signal.upper()}"
             label = f"{method} eta{eta:g}"
             judged = runs(values, label, 0, size.tune_seeds, size.tune_steps)

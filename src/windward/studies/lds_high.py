@@ -8,7 +8,7 @@ winds and seeds of their own, for several random systems and horizons.
 import json
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +21,7 @@ import windward as ww
 from windward import checks
 from windward.atomic import write_rows, write_text
 from windward.core.algorithm import Algorithm
+from windward.core.projections import frobenius_ball
 from windward.studies import execution, lds_high_report, study_folder
 from windward.studies.commands import command_line
 from windward.studies.execution import Execution
@@ -33,6 +34,7 @@ from windward.studies.store import CURVES, Pace, Run, Task, curve, finished
 
 FIRST = 500  # the first random system; headroom-linear has those below
 RESULT = "result.json"
+BANDITS = ("BPC", "Bandit GPC")
 BINS = 200
 """points of a cost curve"""
 
@@ -55,8 +57,14 @@ class LdsHigh:
     """memory"""
     systems: int = 5
     """random stable systems"""
-    horizons: tuple[int, ...] = (3_000, 10_000, 30_000)
+    horizons: tuple[int, ...] = (10_000, 30_000, 100_000)
     """steps of a run"""
+    etas: tuple[float, ...] = (1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4)
+    """steps of M that BPC and Bandit GPC are tuned over"""
+    deltas: tuple[float, ...] = (0.1, 0.2, 0.5, 1.0)
+    """sizes of their exploration"""
+    radius: float = 2.0
+    """of the ball ‖M‖_F ≤ radius that both project onto; it must hold the best M"""
     last: float = 0.2
     """the share of final steps that count"""
     tune_winds: tuple[str, ...] = ("sine 16", "sine 36", "sine 70")
@@ -79,19 +87,22 @@ SMOKE: dict[str, Any] = {
 """what smoke changes, where it is as it comes"""
 
 
-def grids(problem: Problem, h: int) -> dict[str, tuple[Callable[..., Algorithm], dict[str, Any]]]:
-    """The methods, and what each is tuned over: BPC and Bandit GPC over the same."""
-    system, settings = problem.system, problem.settings
-    d_x, d_u = system.d_x, system.d_u
-    bandit = {"eta": np.logspace(-9, -3.5, 12), "delta": np.array([0.02, 0.05, 0.1, 0.2, 0.5])}
-    return {
-        LQR: (lambda: ww.base_only(d_u, d_x), {}),
-        "GPC": (
-            lambda **k: ww.gpc(system, h=h, **settings, **k), {"eta": np.logspace(-6, -2, 13)}
-        ),
-        "BPC": (lambda **k: ww.bpc(d_u, d_x, h=h, **k), bandit),
-        "Bandit GPC": (lambda **k: ww.bandit_gpc(d_u, d_x, h=h, **k), bandit),
-    }  # fmt: skip
+def tunable(
+    method: str, problem: Problem, chosen: Mapping[str, Any]
+) -> tuple[Callable[..., Algorithm], dict[str, Any]]:
+    """A method, and what it is tuned over: BPC and Bandit GPC over the same, in the same ball."""
+    system, settings, h = problem.system, problem.settings, chosen["h"]
+    if method == LQR:
+        return lambda: ww.base_only(system.d_u, system.d_x), {}
+    if method == "GPC":
+        grid = {"eta": np.logspace(-6, -2, 13)}
+        return lambda **k: ww.gpc(system, h=h, **settings, **k), grid
+    bandit = {"BPC": ww.bpc, "Bandit GPC": ww.bandit_gpc}[method]
+    ball = frobenius_ball(chosen["radius"])
+    return (
+        lambda **k: bandit(system.d_u, system.d_x, h=h, projection=ball, **k),
+        {"eta": np.array(chosen["etas"]), "delta": np.array(chosen["deltas"])},
+    )
 
 
 def perform(task: Task) -> Pace:
@@ -107,7 +118,7 @@ def perform(task: Task) -> Pace:
             [ww.linear.best_dac(p.system, w, h=s["h"], **p.settings).cost for w in winds]
         )[:, None]
     else:
-        make, grid = grids(p, s["h"])[s["method"]]
+        make, grid = tunable(s["method"], p, s)
         seeds = [REPORT_SEED]  # of LQR all are alike
         if grid:
             hyper, on_edge = _tune(task, p, make, grid)
@@ -164,6 +175,11 @@ def make_runs(settings: LdsHigh) -> list[Run]:
                     chosen |= {
                         "tune_winds": list(settings.tune_winds), "seeds": settings.seeds,
                         "tune_seeds": settings.tune_seeds,
+                    }  # fmt: skip
+                if method in BANDITS:
+                    chosen |= {
+                        "etas": list(settings.etas), "deltas": list(settings.deltas),
+                        "radius": settings.radius,
                     }  # fmt: skip
                 size = f"{settings.d_x}x{settings.d_u}"
                 runs.append(Run(f"lds {size} {method} T{T} system{system}", chosen, T, perform))
@@ -226,6 +242,13 @@ def _check(settings: LdsHigh) -> None:
         checks.integer(name, getattr(settings, name), 1)
     if not 0 < settings.last <= 1:
         raise ValueError(f"last must lie in (0, 1]; got {settings.last}")
+    for name in ("etas", "deltas", "radius"):
+        checks.positive(name, getattr(settings, name))
+    if max(settings.deltas) >= settings.radius:
+        raise ValueError(
+            f"deltas must be less than radius, {settings.radius}, or BPC cannot move; got "
+            f"{settings.deltas}"
+        )
     for name in ("horizons", "winds", "tune_winds"):
         values = getattr(settings, name)
         if not values or len(set(values)) < len(values):

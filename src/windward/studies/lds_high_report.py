@@ -283,9 +283,10 @@ def _page(
               [_cells(row) for row in whole]),
         Text("What was run", [
             "Systems are random and stable (spectral radius 0.8 to 0.98), Q = R = I, the base "
-            "policy is LQR. BPC and Bandit GPC are tuned alike: the same grid of eta and delta, "
-            "for each system and horizon, by the same number of winds and seeds; they are "
-            "reported in other winds with other seeds. GPC knows A, B and the cost function.",
+            "policy is LQR. BPC and Bandit GPC are tuned alike: the same grid of eta and delta in "
+            f"the same ball (M of norm {settings.radius:g} at most), for each system and horizon, "
+            "by the same number of winds and seeds; they are reported in other winds with other "
+            "seeds. GPC knows A, B and the cost function.",
             "Raw results: runs.csv has every system, wind and seed.",
         ]),
     ]  # fmt: skip
