@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import windward as ww
 from windward.linear import disturbances
 from windward.studies import lds
 from windward.studies.evaluation_numbers import text
+from windward.studies.headroom_cases import CASES
 from windward.studies.lds import double_integrator
 from windward.studies.statistics import Interval
 
@@ -122,14 +124,16 @@ def test_the_benchmark_of_training_reaches_what_is_asked() -> None:
     assert report["ratio_sb3"] >= 2.0
     assert report["fraction_of_limit"] >= 0.5
     assert report["fraction_of_limit_seeds"] >= 0.6
-    readme = " ".join((ROOT / "README.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "performance.md").read_text().split())
     for key, shown in {
         "ratio_sbx": "{} times the environment steps a second of SBX's DDPG",
         "ratio_sb3": "{} times those of SB3's",
         "fraction_of_limit": "its updates run at {} of what the machine's",
         "fraction_of_limit_seeds": "{} with two agents at once",
     }.items():
-        assert shown.format(f"{report[key]:.2f}") in readme
+        assert shown.format(f"{report[key]:.2f}") in page
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert f"{report['ratio_sbx']:.2f} times the environment steps a second of SBX" in readme
 
 
 def results(*names: str) -> dict[str, Any]:
@@ -139,7 +143,8 @@ def results(*names: str) -> dict[str, Any]:
 
 def test_a_pushed_pole_stands_in_the_results() -> None:
     """Mean return of episodes 6 to 15, on winds, seeds and policies used for nothing else."""
-    readme, folder = (ROOT / "README.md").read_text(), ROOT / "docs/results/inverted-pendulum"
+    page = (ROOT / "docs" / "results" / "README.md").read_text()
+    folder = ROOT / "docs" / "results" / "inverted-pendulum"
     runs = sorted(folder.glob("*/episodes.csv"))
     assert len(runs) >= 6
     for run in runs:
@@ -157,7 +162,34 @@ def test_a_pushed_pole_stands_in_the_results() -> None:
         assert np.mean(base) < (600 if run.parent.name == "shipped-125" else 400)
         assert np.mean(adapted) >= 900
         cells = [", ".join(f"{each:.0f}" for each in means) for means in (base, adapted)]
-        assert f"| {' | '.join(cells)} |" in readme
+        assert f"| {' | '.join(cells)} |" in page
+
+
+def test_the_readme_shows_the_shares_of_headroom_as_they_came_out() -> None:
+    """Its tables of replays and of gradients, from the files that they name."""
+    readme = (ROOT / "README.md").read_text()
+    cell = runpy.run_path(str(ROOT / "tools" / "headroom_table.py"))["cell"]
+    with (ROOT / "docs" / "results" / "replays" / "episodes.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    found = results("replays", "summary.json")["headroom"]
+    assert len(found) == 6
+    for case, by in found.items():
+        end = CASES[case].episodes
+        means = [
+            np.mean([
+                float(row["return"]) for row in rows
+                if (row["case"], row["method"]) == (case, name)
+                and end - 10 <= int(row["episode"]) < end
+            ])
+            for name in ("base", "counterfactual")
+        ]  # fmt: skip
+        cells = [cell(by[name]) for name in ("counterfactual", "heavy", "light")]
+        assert f"| {means[0]:.0f}, {means[1]:.0f} | {' | '.join(cells)} |" in readme
+    linear = results("headroom-linear", "summary.json")["headroom"]["10x5"]
+    for name in ("paper's update", "regression", "quadratic", "response", "GPC"):
+        low, high = linear[name]["interval"]
+        shown = f"{linear[name]['mean']:.2f} [{low:.2f}, {high:.2f}], {linear[name]['worst']:.2f}"
+        assert f"| {shown} |" in readme
 
 
 def test_headroom_on_linear_systems_reaches_what_is_asked() -> None:

@@ -1,6 +1,10 @@
 """Figures without a display."""
 
+import io
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from windward.atomic import write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,3 +27,14 @@ def panels(
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
     return figure, all_axes
+
+
+def save(figure: Any, out: Path, name: str) -> None:
+    """The figure as NAME.png and NAME.pdf."""
+    for kind in ("png", "pdf"):
+        content = io.BytesIO()
+        # Without a date the same curves give the same bytes.
+        undated = {"CreationDate": None} if kind == "pdf" else None
+        figure.savefig(content, dpi=150, format=kind, metadata=undated)
+        figure.set_layout_engine("none")  # it is laid out now
+        write_bytes(out / f"{name}.{kind}", content.getvalue())

@@ -55,6 +55,15 @@ def test_of_other_results_all_numbers_that_differ_are_shown(tmp_path: Path) -> N
     assert compare.numbers(first, second) == [("headroom.GPC.mean", "0.5", "0.75", "+0.25")]
 
 
+def test_rows_of_a_table_are_matched_by_what_they_are_of(tmp_path: Path) -> None:
+    rows = [{"T": T, "method": "BPC", "mean": T / 1000} for T in (100, 300)]
+    for name, kept in (("one", rows), ("two", [{**rows[1], "mean": 0.5}])):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text(json.dumps({"headroom": kept}))
+    first, second = (compare.read(tmp_path / name) for name in ("one", "two"))
+    assert compare.numbers(first, second) == [("headroom.BPC 300.mean", "0.3", "0.5", "+0.2")]
+
+
 def test_of_one_seed_no_interval_is_made_up(tmp_path: Path) -> None:
     one, two = _study(tmp_path / "one", [10.0]), _study(tmp_path / "two", [110.0])
     (line,) = compare.numbers(compare.read(one), compare.read(two))

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,9 @@ from rich.console import Console
 
 from tests.studies import work
 from windward.agents import Settings
-from windward.studies import ray_backend, store
+from windward.studies import lds_high, ray_backend, store
 from windward.studies.execution import Execution, check
+from windward.studies.lds_high import LdsHigh
 from windward.studies.trainings import training
 
 ray = pytest.importorskip("ray")
@@ -83,6 +85,32 @@ def test_an_address_where_nobody_answers_is_refused_at_once(
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ValueError, match=f"no Ray cluster answers at {address}: .*refused"):
             ray_backend.run_all([work.run(1)], tmp_path, console, address=address, **SMALL)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("says", "told"), [(b"", "timed out"), (b"HTTP/1.1 404 Not Found\r\n", "is no Ray")]
+)
+def test_a_port_where_something_else_listens_is_refused_and_no_folder_is_made(
+    says: bytes, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console
+) -> None:
+    monkeypatch.setattr(ray_backend, "PATIENCE", 0.2)
+    lines = []
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def listen() -> None:
+            lines.append(server.accept()[0])
+            lines[0].sendall(says)
+
+        listener = threading.Thread(target=listen)
+        listener.start()
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        how = Execution(backend="ray", address=address, runs=tmp_path / "runs")
+        study = LdsHigh(scale="smoke", out=tmp_path / "out", how=how)
+        with pytest.raises(ValueError, match=f"no Ray cluster answers at {address}: .*{told}"):
+            lds_high.run(study, console)
+        listener.join()
+        lines[0].close()
     assert not list(tmp_path.iterdir())
 
 

@@ -62,6 +62,18 @@ def test_a_higher_goal_goes_on_and_ends_like_one_that_went_through(tmp_path: Pat
     assert store.finished(short, tmp_path / "a") is not None
 
 
+def test_the_commits_of_the_code_that_made_a_run_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for code, goal in (("one", 20), ("two", 40), ("two", 50)):
+        monkeypatch.setattr(store, "commit", lambda code=code: code)
+        store.perform(work.run(1, goal), tmp_path)
+    monkeypatch.setattr(store, "commit", lambda: None)  # outside of git
+    store.perform(work.run(2), tmp_path)
+    runs = [work.run(seed) for seed in (1, 2, 3)]
+    assert store.commits(runs, tmp_path) == ["one", "two", "unknown"]
+
+
 def test_a_failure_is_kept_and_raised_and_the_next_try_goes_on(tmp_path: Path) -> None:
     run = work.run(3, fail=35)
     folder = run.folder(tmp_path)

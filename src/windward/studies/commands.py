@@ -28,6 +28,8 @@ def _flags(settings: Any, default: Any) -> Iterator[str]:
             continue
         if is_dataclass(value):
             yield from _flags(value, usual)
+        elif isinstance(value, bool) and usual is None:  # three values: yes, no and unsaid
+            yield f"--{flag} {value}"
         elif isinstance(value, bool):
             yield f"--{flag}" if value else f"--no-{flag}"
         elif isinstance(value, dict):

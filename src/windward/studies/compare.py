@@ -33,8 +33,11 @@ WELCH = (
 )
 MOST = 60
 """rows of a table in the terminal"""
+OF = ("env", "cost", "rates", "method", "d_x", "T", "seed")
+"""columns that say what a row of a summary is of"""
 HIGHER, LOWER = ", higher", ", lower"
-APART = ("settings", "versions", "size", "command", "commit", "found", "groups", "failed")
+APART = ("settings", "versions", "size", "command", "commit", "found", "groups", "failed",
+         "commits_of_runs")  # fmt: skip
 """parts of a summary that are no numbers to be held against each other"""
 
 
@@ -74,17 +77,29 @@ def read(folder: Path) -> dict[str, Any]:
 
 
 def leaves(tree: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """(path, value) of everything in a summary.
+    """(path, value) of everything in a summary; rows of a table by what they are of.
 
     >>> list(leaves({"a": {"b": 1}, "c": [2, 3]}))
     [('a.b', 1), ('c.0', 2), ('c.1', 3)]
+    >>> list(leaves([{"T": 9, "method": "BPC", "mean": 0.5}], "headroom."))[-1]
+    ('headroom.BPC 9.mean', 0.5)
     """
-    parts = tree.items() if isinstance(tree, Mapping) else enumerate(tree)
+    parts = tree.items() if isinstance(tree, Mapping) else zip(_names(tree), tree, strict=True)
     for name, value in parts:
         if isinstance(value, Mapping | list) and value:
             yield from leaves(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
+
+
+def _names(rows: list[Any]) -> list[str]:
+    """What rows are called: by what they are of, where that tells them apart, else by number."""
+    names = [
+        " ".join(str(row[key]) for key in OF if key in row) if isinstance(row, Mapping) else ""
+        for row in rows
+    ]
+    told = all(names) and len(set(names)) == len(names)
+    return names if told else [str(number) for number in range(len(rows))]
 
 
 def changes(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[tuple[str, str, str]]:

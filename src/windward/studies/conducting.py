@@ -14,7 +14,7 @@ from windward.studies.execution import Execution
 from windward.studies.groups import Group
 from windward.studies.runner import Outcome
 from windward.studies.scales import Size
-from windward.studies.store import Run
+from windward.studies.store import Run, curve
 from windward.studies.training_page import Found
 
 SHOWN = 100
@@ -67,9 +67,11 @@ def conduct(study: Study, console: Console) -> dict[str, Any]:
     show = every if study.size.all_groups or not best else list(best.values())
     if how.train:
         _do([run for group in show for run in group.shown], how, outcome, console)
+    count = sum(len(each.judged) for each in every) + sum(len(each.shown) for each in show)
+    if not any(curve(run, how.runs) for group in show for run in group.shown):
+        outcome.raise_for(count, how.runs)  # there is nothing to draw, and this is why
     found = Found(settings, study.entry, study.size, every, show, best, outcome.failed)
     summary = training_report.write(out, found, study.command, console)
-    count = sum(len(each.judged) for each in every) + sum(len(each.shown) for each in show)
     outcome.raise_for(count, how.runs)
     return summary
 

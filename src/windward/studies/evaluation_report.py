@@ -1,6 +1,5 @@
 """What an evaluation leaves: a table in the terminal, and files with all raw results."""
 
-import os
 import re
 import shlex
 from dataclasses import fields
@@ -12,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Terminal
 
-from windward.atomic import prepare, write_rows
+from windward.atomic import prepare, write_bytes, write_rows
 from windward.studies import evaluation_numbers as stats
 from windward.studies import evaluation_page, results
 from windward.studies.evaluation import ADAPTED, Evaluate, Evaluation, evaluate
@@ -120,10 +119,7 @@ def write(
     """All files, each whole or not at all."""
     write_rows(out / "episodes.csv", _episodes(found))
     write_rows(out / "trace.csv", _trace(found))
-    image = evaluation_page.figure(found, scopes, settings)
-    partial = out / "evaluation.png.partial"
-    partial.write_bytes(image)
-    os.replace(partial, out / "evaluation.png")
+    write_bytes(out / "evaluation.png", evaluation_page.figure(found, scopes, settings))
     summary = results.write_summary(
         out / "summary.json", command, settings, signal=found.signal, gradient=found.gradient,
         seeds=list(found.seeds), decisions=found.decisions,

@@ -60,3 +60,5 @@ def check(how: Execution) -> None:
     checks.positive("cpus", how.cpus)
     if how.address is not None and how.backend != "ray":
         raise ValueError(f"address is for --backend ray; got {how.address!r} without it")
+    if how.address is not None and how.train and not how.dry_run:
+        ray_backend.knock(how.address)  # before a folder is made

@@ -13,15 +13,14 @@ from rich.markup import escape
 from rich.table import Table as Terminal
 
 from windward.atomic import write_rows, write_text
-from windward.figures import panels
+from windward.figures import panels, save
 from windward.studies import report
 from windward.studies import results as versions_of
 from windward.studies.commands import commit
 from windward.studies.report import Chart, Curve, Points, Table, Text
 from windward.studies.statistics import mean_interval
-from windward.studies.store import Run
+from windward.studies.store import Run, commits
 from windward.studies.study_folder import writing
-from windward.studies.training_figures import save
 from windward.studies.training_report import SMOKE
 
 LQR, BEST = "LQR", "best fixed M"
@@ -147,6 +146,7 @@ def write(
         summary: dict[str, Any] = {
             "command": command, "found": " ".join(said), "settings": kept,
             "versions": versions_of.versions(), "commit": commit(),
+            "commits_of_runs": commits([each.run for each in results], settings.how.runs),
             "headroom": [_json(row) for row in rows], "whole_run": [_json(row) for row in whole],
         }  # fmt: skip
         write_text(out / "summary.json", json.dumps(summary, indent=1) + "\n")
@@ -295,6 +295,7 @@ def _page(
         "settings": "\n".join(f"{name}: {value}" for name, value in summary["settings"].items()),
         "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
         "commit": summary["commit"] or "unknown",
+        "commits of runs": "\n".join(summary["commits_of_runs"]),
     }
     title = f"lds-high: bandits on linear systems, {settings.d_x} states, {settings.d_u} inputs"
     report.write(path, title, "\n".join((CLAIM, *said)), sections, facts)

@@ -25,6 +25,9 @@ from windward.studies.store import Run, finished, perform, unique
 
 PATIENCE = 5.0
 """seconds that a cluster has to answer"""
+SETTINGS, FRAME = b"\x04", 9
+"""of HTTP/2: the kind of frame that both sides begin with, and the length of a frame's head"""
+GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0" + SETTINGS + b"\0\0\0\0\0"
 
 
 def run_all(
@@ -108,7 +111,7 @@ def connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     if address is not None:
-        _knock(address)
+        knock(address)
     with warnings.catch_warnings():
         # JAX, and Python from 3.12 on, warn of forks; Ray's become other programs at once.
         warnings.filterwarnings("ignore", r"os\.fork\(\) was|This process .* use of fork\(\) may")
@@ -127,17 +130,28 @@ def connected(address: str | None) -> Iterator[Any]:
         ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Refuses an address where nobody answers: Ray itself would try for minutes."""
+def knock(address: str) -> None:
+    """Refuses an address where no Ray answers: Ray itself would try for minutes.
+
+    Whatever Ray serves there is gRPC, which greets whoever greets it as HTTP/2 says.
+    """
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if address == "auto":
         return
     if not colon or not port.isdigit():
         raise ValueError(f"address must be HOST:PORT, ray://HOST:PORT or auto; got {address!r}")
+    answer, why_not = b"", "what answers there is no Ray"
     try:
-        socket.create_connection((host, int(port)), PATIENCE).close()
+        with socket.create_connection((host, int(port)), PATIENCE) as line:
+            if os.environ.get("RAY_USE_TLS") == "1":
+                return  # it greets nobody in the clear
+            line.sendall(GREETING)
+            while len(answer) < FRAME and (more := line.recv(FRAME - len(answer))):
+                answer += more
     except OSError as error:
+        why_not = str(error)
+    if answer[3:4] != SETTINGS:
         raise ValueError(
-            f"no Ray cluster answers at {address}: {error}. `ray status --address {address}` on "
+            f"no Ray cluster answers at {address}: {why_not}. `ray status --address {address}` on "
             "its head node tells whether it runs"
-        ) from error
+        )

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from windward.atomic import write_text
+from windward.studies.commands import commit
 
 LIBRARIES = ("windward", "gymnasium", "jax", "jaxlib", "mujoco", "numpy", "optax", "scipy")
 
@@ -18,15 +19,19 @@ def versions() -> dict[str, str]:
 
 
 def write_summary(path: Path, command: str, settings: Any, **content: Any) -> dict[str, Any]:
-    """The summary with the command, settings and versions that made it.
+    """The summary with the command, settings, versions and commit that made it.
 
-    Folders are left out: where files lay is no part of a result.
+    Folders and how runs were done are left out: they are no part of a result.
     """
-    chosen = {name: each for name, each in asdict(settings).items() if not isinstance(each, Path)}
+    chosen = {
+        name: each for name, each in asdict(settings).items()
+        if name not in ("out", "how") and not isinstance(each, Path)
+    }  # fmt: skip
     summary = {
         "command": command,
         "settings": chosen,
         "versions": versions(),
+        "commit": commit(),
         **content,
     }
     write_text(path, json.dumps(summary, indent=1, default=str) + "\n")

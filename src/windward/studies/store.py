@@ -22,6 +22,7 @@ import numpy as np
 
 from windward.atomic import write_text
 from windward.studies import results
+from windward.studies.commands import commit
 from windward.studies.locks import Lock, Owner
 
 SETTINGS, CURVES, FINISHED, ERROR = "settings.json", "curves.csv", "finished.json", "error.txt"
@@ -194,11 +195,12 @@ def _settle(run: Run, folder: Path) -> None:
     path = folder / SETTINGS
     ours = json.loads(json.dumps(run.settings))
     if not path.exists():
-        content = {"settings": ours, "versions": results.versions()}
+        content = {"settings": ours, "versions": results.versions(), "commits": [commit()]}
         write_text(path, json.dumps(content, indent=1) + "\n")
         return
     try:
-        theirs = json.loads(path.read_text())["settings"]
+        content = json.loads(path.read_text())
+        theirs, commits = content["settings"], content.get("commits", [None])
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): delete the folder {folder}") from error
     if theirs != ours:
@@ -207,6 +209,19 @@ def _settle(run: Run, folder: Path) -> None:
             f"{folder} holds a run with other settings ({', '.join(sorted(changed))}): delete it, "
             "or name another folder with --runs"
         )
+    if (now := commit()) not in commits:  # it goes on with other code
+        write_text(path, json.dumps({**content, "commits": [*commits, now]}, indent=1) + "\n")
+
+
+def commits(runs: Iterable[Run], root: Path) -> list[str]:
+    """Of the code that made what there is of these runs, each once; "unknown" outside of git."""
+    found: dict[str, None] = {}
+    for run in runs:
+        path = run.folder(root) / SETTINGS
+        if path.exists():
+            told = json.loads(path.read_text()).get("commits", [None])
+            found |= dict.fromkeys(each or "unknown" for each in told)
+    return list(found)
 
 
 @contextmanager

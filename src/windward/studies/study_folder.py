@@ -1,7 +1,6 @@
 """The folder of a study's results: one set of settings for each name, and files written whole."""
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,10 +48,3 @@ def writing(out: Path) -> Iterator[None]:
     """Two commands that end at the same moment write one after the other."""
     with speaking_of(out), guard(out):
         yield
-
-
-def write_bytes(path: Path, content: bytes) -> None:
-    """Puts the bytes in place of what was there."""
-    partial = path.with_name(path.name + ".partial")
-    partial.write_bytes(content)
-    os.replace(partial, path)

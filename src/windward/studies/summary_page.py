@@ -18,7 +18,7 @@ from windward.studies.report import Cell, Picture, Section, Table
 from windward.studies.training_page import lines
 
 PAGE = "report.html"
-FACTS = ("command", "settings", "versions", "commit", "found", "x_label")
+FACTS = ("command", "settings", "versions", "commit", "commits_of_runs", "found", "x_label")
 LONG = 120
 """characters of a cell at most"""
 

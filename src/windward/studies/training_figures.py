@@ -1,14 +1,12 @@
 """The figures of a study of trainings, as PNG and PDF: the paper's, and what lies behind them."""
 
-import io
 from collections.abc import Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from windward.figures import panels
+from windward.figures import panels, save
 from windward.studies.groups import Drawing, Group
-from windward.studies.study_folder import write_bytes
 from windward.studies.trainings import BASELINE
 
 BESIDE = 4
@@ -24,17 +22,6 @@ class Said(NamedTuple):
     x_label: str
     dropped: int
     """lowest runs that the bands leave out"""
-
-
-def save(figure: Any, out: Path, name: str) -> None:
-    """The figure as NAME.png and NAME.pdf."""
-    for kind in ("png", "pdf"):
-        content = io.BytesIO()
-        # Without a date the same curves give the same bytes.
-        undated = {"CreationDate": None} if kind == "pdf" else None
-        figure.savefig(content, dpi=150, format=kind, metadata=undated)
-        figure.set_layout_engine("none")  # it is laid out now
-        write_bytes(out / f"{name}.{kind}", content.getvalue())
 
 
 def remove(out: Path, name: str) -> None:

@@ -127,6 +127,7 @@ class Page:
             "settings": "\n".join(lines(summary["settings"])),
             "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
             "commit": summary["commit"] or "unknown",
+            "commits of runs": "\n".join(summary["commits_of_runs"]),
         }
         title = f"{entry.name}: {entry.title}"
         report.write(path, title, "\n".join((question(self.found), *lead)), sections, facts)
