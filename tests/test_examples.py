@@ -140,7 +140,9 @@ def test_every_example_is_tested() -> None:
     assert names == set(re.findall(r'example\("(\w+\.py)"\)', Path(__file__).read_text()))
 
 
-PAGES_WITH_LINKS = ["README.md", *(f"docs/{page}.md" for page in ["quickstart", *PAGES])]
+PAGES_WITH_LINKS = sorted(
+    str(path.relative_to(ROOT)) for path in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+)
 
 
 @pytest.mark.parametrize("page", PAGES_WITH_LINKS)
