@@ -15,6 +15,7 @@ import windward as ww
 from windward.linear import disturbances
 from windward.studies import lds
 from windward.studies.evaluation_numbers import text
+from windward.studies.execution import Execution
 from windward.studies.headroom_cases import CASES
 from windward.studies.lds import double_integrator
 from windward.studies.statistics import Interval
@@ -69,7 +70,8 @@ def test_defaults_beat_the_base(make) -> None:  # type: ignore[no-untyped-def]
 
 @pytest.mark.slow
 def test_lds_low_reaches_its_headroom(tmp_path: Path) -> None:
-    summary = lds.run(lds.LdsLow(out=tmp_path), Console(quiet=True))
+    how = Execution(runs=tmp_path / "runs", jobs=1)
+    summary = lds.run(lds.LdsLow(out=tmp_path / "out", how=how), Console(quiet=True))
     assert summary["headroom"]["GPC"]["interval"][0] >= 0.95
     assert summary["headroom"]["Bandit GPC"]["interval"][0] >= 0.80
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 import windward as ww
 from windward.studies import dimension
+from windward.studies.execution import Execution
 
 
 def test_the_problem_is_the_same_in_every_dimension() -> None:
@@ -32,7 +33,8 @@ def test_dimension_writes_what_it_reports(
 ) -> None:
     for name in dimension.RECIPES:
         monkeypatch.setitem(dimension.GRIDS, name, {"eta": [1e-5], "delta": [0.1, 0.2]})
-    settings = dimension.Dimension(d_x=(4, 6), T=60, seeds=2, tune_seeds=1, out=tmp_path)
+    how = Execution(runs=tmp_path / "runs", jobs=1)
+    settings = dimension.Dimension(scale="smoke", out=tmp_path, how=how)
     summary = dimension.run(settings, console)
     assert [(point["d_x"], point["method"]) for point in summary["points"]] == [
         (4, "Bandit GPC"), (4, "BPC"), (6, "Bandit GPC"), (6, "BPC"),
@@ -44,20 +46,19 @@ def test_dimension_writes_what_it_reports(
         for key in ("regret_fixed", "regret_tuned"):
             mean = np.mean([float(row[key]) for row in mine])
             np.testing.assert_allclose(mean, point[key].value, rtol=1e-5)
+        assert (point["hyper_fixed"] == point["hyper_tuned"]) or point["d_x"] == 6
     assert (tmp_path / "dimension.png").exists()
+    assert "Regret, tuned at each d_x" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.slow
-def test_gradients_of_bpc_grow_with_the_dimension_and_ours_do_not(
-    tmp_path: Path, console: Console
-) -> None:
+def test_gradients_of_bpc_grow_with_the_dimension_and_ours_do_not() -> None:
     moments = {}
     for d_x in (4, 16):
         p, modes = dimension.problem(d_x, alpha=0.2, seed=4)
         w = dimension.wind(200, modes, seed=4)
         for name in dimension.RECIPES:
-            settings = dimension.Dimension(out=tmp_path)
-            each = dimension._gradient_moment(name, p, w, settings, list(range(8)))
+            each = dimension.gradient_moment(name, p, w, 3, 0.3, list(range(8)))
             moments[name, d_x] = each.mean()
     assert moments["Bandit GPC", 16] == pytest.approx(moments["Bandit GPC", 4], rel=0.05)
     assert moments["BPC", 16] > 3 * moments["BPC", 4]

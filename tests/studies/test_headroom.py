@@ -19,7 +19,15 @@ from windward.studies import headroom_numbers as stats
 from windward.studies import headroom_offline as offline
 from windward.studies import headroom_runs as runs
 from windward.studies.evaluation_episodes import Actor, play
-from windward.studies.headroom_cases import CASES, EVERY, NOTHING, SEARCH_SEED, TUNE_SEEDS
+from windward.studies.headroom_cases import (
+    CASES,
+    EVERY,
+    LINEAR,
+    NOTHING,
+    SEARCH_SEED,
+    SIZES,
+    TUNE_SEEDS,
+)  # fmt: skip
 from windward.studies.headroom_methods import METHODS, Given, fixed
 from windward.studies.headroom_page import terminal
 from windward.studies.headroom_worlds import World
@@ -338,6 +346,35 @@ def test_bad_settings_end_in_a_clear_error(
         study.run(tiny(tmp_path, **change), console)
 
 
+def test_a_plan_runs_nothing_and_says_what_is_there(
+    tmp_path: Path, console: Console, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = tiny(tmp_path, methods=("regression", "l1"))
+    assert study.run(replace(settings, dry_run=True), Console(width=120)) == {}
+    assert not list(tmp_path.iterdir())
+    rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if "pendulum" in line]
+    plan = {cells[1].strip(): [cell.strip() for cell in cells[2:6]] for cells in rows}
+    # Base, best and two methods on two seeds; where nothing is gained there is no best M.
+    assert plan == {
+        BIAS: ["8", "0", "l1", "to be searched for"], CALM: ["6", "0", "l1", "-"]
+    }  # fmt: skip
+    study.run(replace(settings, methods=("regression",)), console)
+    study.run(replace(settings, dry_run=True), Console(width=120))
+    rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if BIAS in line]
+    assert [cell.strip() for cell in rows[-1][2:6]] == ["8", "6", "l1", "there"]
+
+
+def test_scales_say_what_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for scale, count in (("paper", len(EVERY) + len(LINEAR)), ("laptop", 7), ("smoke", 3)):
+        assert set(SIZES[scale]["cases"]) <= {*EVERY, *LINEAR}
+        settings = study.Headroom(
+            scale=scale, dry_run=True, out=tmp_path / "out", runs=tmp_path / "runs"
+        )
+        study.run(settings, Console(width=200))
+        lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
+        assert len(lines) == count
+
+
 def test_linear_systems_are_run_once_and_are_on_the_page(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -368,7 +405,8 @@ def test_what_is_reported_served_for_nothing_else() -> None:
         assert case.tune is not None
     assert all(EVERY[case.tuned_as or ""].gains for case in NOTHING.values())
     assert max(TUNE_SEEDS) < study.Headroom.first_seed
-    assert study.Headroom.first_seed + study.Headroom.seeds < SEARCH_SEED
+    most = max(size["seeds"] for size in SIZES.values())
+    assert study.Headroom.first_seed + most < SEARCH_SEED
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"base", "best", "learned"}))

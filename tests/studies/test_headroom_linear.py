@@ -9,6 +9,8 @@ from rich.console import Console
 
 import windward as ww
 from windward.studies import headroom_linear as study
+from windward.studies.execution import Execution
+from windward.studies.random_systems import wind
 
 
 def test_writes_what_it_reports(
@@ -18,7 +20,7 @@ def test_writes_what_it_reports(
     monkeypatch.setattr(study, "METHODS", {name: study.METHODS[name] for name in chosen})
     settings = study.HeadroomLinear(
         sizes=((2, 1),), T=600, last=200, systems=2, seeds=2, winds=("sine 16",),
-        tune_winds=("sine 20",), out=tmp_path,
+        tune_winds=("sine 20",), out=tmp_path, how=Execution(runs=tmp_path / "runs", jobs=1),
     )  # fmt: skip
     summary = study.run(settings, console)
     with (tmp_path / "runs.csv").open() as file:
@@ -30,7 +32,10 @@ def test_writes_what_it_reports(
         assert min(mine) == pytest.approx(reported["worst"], rel=1e-4)
     assert summary["headroom"]["2x1"]["response"]["mean"] > 0.5
     assert (tmp_path / "summary.json").exists()
-    assert summary["command"].startswith("windward run headroom-linear --sizes 2 1 --T 600 --last")
+    assert "--sizes 2 1 --T 600 --last 200" in summary["command"]
+    assert set(summary["tuned"]["2x1"]["paper's update"]) == {"eta", "sigma"}
+    assert (tmp_path / "headroom.pdf").exists()
+    assert "Every run, 2x1" in (tmp_path / "report.html").read_text()
 
 
 def test_what_diverges_on_one_of_the_tuning_systems_is_not_chosen(
@@ -47,7 +52,9 @@ def test_what_diverges_on_one_of_the_tuning_systems_is_not_chosen(
     monkeypatch.setattr(ww.linear, "tune", tune)
     monkeypatch.setattr(study, "_base_cost", lambda *_: np.array([next(bases)]))
     method = study.METHODS["GPC"]._replace(grid=grid)
-    assert study._tuned(method, (2, 1), study.HeadroomLinear(T=50)) == {"eta": 0.3}
+    settings = study.HeadroomLinear(T=50, last=10, sizes=((2, 1),))
+    (run,) = (each for each in study.make_runs(settings) if each.settings["method"] == "GPC")
+    assert study._tuned(method, run.settings) == {"eta": 0.3}
 
 
 def test_tuning_shares_no_system_and_no_wind_of_a_period_with_the_report() -> None:
@@ -58,8 +65,8 @@ def test_tuning_shares_no_system_and_no_wind_of_a_period_with_the_report() -> No
 
 
 def test_winds_by_name() -> None:
-    assert study.wind("constant", 5, 3, seed=0).std(axis=0).max() == 0
-    assert study.wind("tones 19 44", 50, 3, seed=0).shape == (50, 3)
-    assert not np.array_equal(study.wind("walk", 9, 2, 0), study.wind("walk", 9, 2, 1))
+    assert wind("constant", 5, 3, seed=0).std(axis=0).max() == 0
+    assert wind("tones 19 44", 50, 3, seed=0).shape == (50, 3)
+    assert not np.array_equal(wind("walk", 9, 2, 0), wind("walk", 9, 2, 1))
     with pytest.raises(ValueError, match="a wind must be"):
-        study.wind("gust", 5, 3, seed=0)
+        wind("gust", 5, 3, seed=0)

@@ -2,13 +2,16 @@
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from windward.studies import lds
+from windward.studies.execution import Execution
 
 
 def test_lds_low_writes_what_it_reports(
@@ -18,8 +21,8 @@ def test_lds_low_writes_what_it_reports(
     every, chosen = lds.methods, ("LQR", "GPC", "Bandit GPC", "MF-GPC, PD3")
     monkeypatch.setattr(lds, "methods", lambda p, h: {name: every(p, h)[name] for name in chosen})
     settings = lds.LdsLow(
-        T=600, last=100, tune_periods=(32.0,), report_periods=(40.0,), tune_seeds=1,
-        report_seeds=2, out=tmp_path,
+        T=600, last=100, tune_periods=(32.0,), periods=(40.0,), tune_seeds=1, seeds=2,
+        out=tmp_path, how=Execution(runs=tmp_path / "runs", jobs=1),
     )  # fmt: skip
     summary = lds.run(settings, console)
     with (tmp_path / "runs.csv").open() as file:
@@ -33,7 +36,30 @@ def test_lds_low_writes_what_it_reports(
     assert summary["headroom"]["LQR"]["mean"] == 0
     assert summary["headroom"]["GPC"]["mean"] > 0.7
     assert (tmp_path / "costs.png").read_bytes().startswith(b"\x89PNG")
-    assert json.loads((tmp_path / "summary.json").read_text())["command"].startswith("windward")
+    assert (tmp_path / "costs.pdf").exists()
+    kept = json.loads((tmp_path / "summary.json").read_text())
+    assert kept["command"].startswith("windward run lds-low --out ")
+    assert "--T 600 --last 100" in kept["command"]
+    page = (tmp_path / "report.html").read_text()
+    assert "Cost over time" in page
+    assert "Bandit GPC" in page
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"last": 0}, "last must be .* at least 1"),
+        ({"last": 20_000}, "last must lie between 1 and T = 10000; got 20000"),
+        ({"periods": ()}, "periods must hold at least one number"),
+        ({"seeds": 0}, "seeds must be"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_made(
+    change: dict[str, Any], message: str, tmp_path: Path, console: Console
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        lds.run(replace(lds.LdsLow(out=tmp_path / "out"), **change), console)
+    assert not list(tmp_path.iterdir())
 
 
 def test_every_method_can_be_made_from_its_grid() -> None:
@@ -44,5 +70,5 @@ def test_every_method_can_be_made_from_its_grid() -> None:
 
 def test_tuning_and_report_share_no_wind_and_no_seed() -> None:
     settings = lds.LdsLow()
-    assert not set(settings.tune_periods) & set(settings.report_periods)
+    assert not set(settings.tune_periods) & set(settings.periods)
     assert settings.tune_seeds <= lds.REPORT_SEED

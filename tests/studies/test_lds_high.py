@@ -10,10 +10,12 @@ import pytest
 from rich.console import Console
 
 from windward.studies import lds_high, lds_high_report
+from windward.studies.computed import Plan, Result
 from windward.studies.execution import Execution
-from windward.studies.headroom_linear import problem
 from windward.studies.lds_high import LdsHigh
-from windward.studies.lds_high_report import BEST, LQR, METHODS, Result
+from windward.studies.lds_high_report import METHODS
+from windward.studies.lds_report import BEST, LQR
+from windward.studies.random_systems import problem
 
 
 def test_bpc_and_bandit_gpc_are_tuned_over_the_same_grid_on_the_same_seeds() -> None:
@@ -50,7 +52,7 @@ def test_headroom_by_hand() -> None:
         "Bandit GPC": [[7.5, 7.5], [15.0, 10.0]],
     }
     results = [
-        Result(run, {"last": costs[run.settings["method"]], "hyper": {}, "on_edge": []}, {})
+        Result(run, {"last": costs[run.settings["method"]], "hyper": {}, "on_edge": []}, {}, Path())
         for run in runs
     ]
     rows = {row.method: row for row in lds_high_report.rows_of(results)}
@@ -94,12 +96,13 @@ def test_a_method_that_is_not_finished_anywhere_leaves_the_rest(
     cost = {LQR: 2.0, BEST: 1.0, "GPC": 1.5}
     results = [
         Result(run, {"last": [[cost[name]]] * 3, "whole": [[cost[name]]] * 3, "hyper": {"eta": 0.1},
-                     "on_edge": []}, curve)
+                     "on_edge": []}, curve, tmp_path)
         for run in lds_high.make_runs(settings)
         for name in (run.settings["method"],)
         if name in (LQR, BEST) or (name == "GPC" and run.settings["T"] == 100)
     ]  # fmt: skip
-    summary = lds_high_report.write(tmp_path, settings, results, "windward run lds-high", console)
+    plan = Plan("lds-high", settings, lds_high.make_runs(settings), "windward run lds-high")
+    summary = lds_high_report.write(plan, results, console)
     assert summary["found"] == "Not finished: 5 of 10 runs are. Runs are still to come."
     assert [row["interval"] for row in summary["headroom"]] == [None]
     page = (tmp_path / "report.html").read_text()

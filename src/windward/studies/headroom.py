@@ -10,35 +10,23 @@ import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from rich.console import Console
+from rich.table import Table
 
 from windward import checks
 from windward.atomic import prepare, write_rows
 from windward.studies import headroom_linear, headroom_page, results
 from windward.studies import headroom_numbers as stats
 from windward.studies.commands import command_line
-from windward.studies.headroom_cases import CASES, EVERY, LINEAR, NOTHING, TUNE_SEEDS
+from windward.studies.execution import Execution
+from windward.studies.headroom_cases import CASES, EVERY, LINEAR, NOTHING, SIZES, TUNE_SEEDS
 from windward.studies.headroom_methods import BASE, BEST, METHODS
 from windward.studies.headroom_offline import search
-from windward.studies.headroom_runs import Job, make_all, stored
-
-Returns = dict[str, dict[str, np.ndarray]]
-"""case -> method -> (seeds, episodes)"""
-
-
-class Gathered(NamedTuple):
-    """What runs left, by case and method."""
-
-    returns: Returns
-    decisions: dict[tuple[str, str], list[str]]
-    """what was decided about M, in sentences"""
-    still: dict[tuple[str, str], int]
-    """on how many seeds M was 0 in the end"""
-    rows: list[dict[str, Any]]
-    """every episode"""
+from windward.studies.headroom_runs import Job, Returns, gather, make_all, stored
+from windward.studies.scales import Scale
 
 
 @dataclass(frozen=True)
@@ -54,14 +42,16 @@ class Headroom:
     windward run headroom --redo counterfactual    (after changing how it works)
     """
 
+    scale: Scale = "laptop"
+    """paper: all cases with 4 seeds, a day; laptop: some of them with 2; smoke: for tests"""
     cases: tuple[str, ...] = ()
-    """which, or all: pendulum-slow-sine, inverted-pendulum-force, hopper-mass, pendulum-calm,
-    linear-10x5 ...; a wrong name lists them"""
+    """which, or those of the scale: pendulum-slow-sine, inverted-pendulum-force, hopper-mass,
+    pendulum-calm, linear-10x5 ...; a wrong name lists them"""
     methods: tuple[str, ...] = ()
     """which beside base and best, or all: paper, counterfactual, learned, observer ...; a wrong
     name lists them"""
-    seeds: int = 4
-    """how many held-out seeds"""
+    seeds: int | None = None
+    """how many held-out seeds; by the scale if left out"""
     first_seed: int = 100
     """the first of them; those below 100 serve for tuning"""
     episodes: int | None = None
@@ -82,6 +72,8 @@ class Headroom:
     """methods whose runs and tuning are thrown away and made again"""
     compute: bool = True
     """False makes table and page of what there is"""
+    dry_run: bool = False
+    """print what would be run, and run nothing"""
     runs: Path = Path("out/headroom")
     """folder with a file for each run"""
     out: Path = Path("out/studies/headroom")
@@ -93,19 +85,29 @@ class Headroom:
 
 def run(settings: Headroom, console: Console) -> dict[str, Any]:
     """Makes what is not there; writes episodes.csv, summary.json and report.html."""
+    # The command that makes all of it, also where this call only writes down what there is.
+    command = command_line(
+        "windward run headroom", replace(settings, compute=True, redo=()), Headroom()
+    )
+    size = SIZES[settings.scale]
+    left_out = {name: size[name] for name in size if getattr(settings, name) in (None, ())}
+    settings = replace(settings, **left_out)
     cases, methods = _checked(settings)
+    if settings.dry_run:
+        _plan(settings, cases, methods, console)
+        return {}
     out, runs = prepare(settings.out), prepare(settings.runs)
     for name in settings.redo:
         for folder in runs.glob(f"*/{name}"):
             shutil.rmtree(folder)
-    linear = _linear(settings, [name for name in cases if name in LINEAR], console)
+    linear = _linear(settings, [name for name in cases if name in LINEAR], command, console)
     played = [name for name in cases if name in EVERY]
     best = _references(settings, played, console)
     tuned = _tuned(settings, played, methods, console)
     jobs = list(_jobs(settings, played, methods, best, tuned))
     if settings.compute:
         make_all(jobs, runs, settings.processes, console)
-    made = _gather(jobs, runs)
+    made = gather(jobs, runs)
     found = _numbers(made.returns, settings)
     seeds = _seeds(settings)
     summary = {
@@ -114,10 +116,8 @@ def run(settings: Headroom, console: Console) -> dict[str, Any]:
     }
     if made.rows:
         write_rows(out / "episodes.csv", made.rows)
-    # The command that makes all of it, also where this call only wrote down what there was.
-    whole = replace(settings, compute=True, redo=())
     written = results.write_summary(
-        out / "summary.json", command_line("windward run headroom", whole, Headroom()), settings,
+        out / "summary.json", command, settings,
         headroom={name: each for name, each in summary.items() if name in CASES},
         nothing={name: each for name, each in summary.items() if name in NOTHING},
         linear=linear, tuned=tuned,
@@ -130,6 +130,28 @@ def run(settings: Headroom, console: Console) -> dict[str, Any]:
     console.print(f"page: {out / 'report.html'}   raw results: {out / 'episodes.csv'}",
                   highlight=False, soft_wrap=True)  # fmt: skip
     return written
+
+
+def _plan(settings: Headroom, cases: list[str], methods: list[str], console: Console) -> None:
+    """Prints what would be run; how long a run takes is very different from case to case."""
+    played = [name for name in cases if name in EVERY]
+    folder = settings.best or settings.out / "best_M"
+    tuned: dict[str, Any] = {name: {each: {} for each in METHODS} for name in played}
+    table = Table("case", "runs", "finished", "to be tuned first", "best M", title="headroom")
+    for name in played:
+        case = EVERY[name]
+        jobs = _jobs(replace(settings, compute=True), [name], methods, {name: None}, tuned)
+        done = sum(job.path(settings.runs).exists() for job in jobs)
+        grids = [each for each in methods if METHODS[each].grid and METHODS[each].suits(case)]
+        there = (folder / f"{name}.json").exists()
+        best = "-" if not case.gains else "there" if there else "to be searched for"
+        table.add_row(name, str(len(jobs)), str(done), ", ".join(grids) or "-", best)
+    for name in cases:
+        if name in LINEAR:
+            table.add_row(
+                name, str(1 + len(headroom_linear.METHODS)), "", "paper's update, GPC", ""
+            )
+    console.print(table)
 
 
 def _checked(settings: Headroom) -> tuple[list[str], list[str]]:
@@ -151,25 +173,25 @@ def _checked(settings: Headroom) -> tuple[list[str], list[str]]:
     for name in (*settings.methods, *settings.redo):
         checks.choice("a method", name, tuple(METHODS))
     chosen = settings.methods or tuple(METHODS)
-    return list(settings.cases or known), [
-        name for name in METHODS if name in (BASE, BEST, *chosen)
-    ]
+    return list(settings.cases), [name for name in METHODS if name in (BASE, BEST, *chosen)]
 
 
 def _seeds(settings: Headroom) -> tuple[int, ...]:
+    assert settings.seeds is not None
     return tuple(range(settings.first_seed, settings.first_seed + settings.seeds))
 
 
-def _linear(settings: Headroom, names: list[str], console: Console) -> dict[str, Any]:
+def _linear(settings: Headroom, names: list[str], command: str, console: Console) -> dict[str, Any]:
     """What `headroom-linear` found for systems of some sizes, each in a folder of its own."""
     found = {}
     for name in names:
         folder = settings.out / name
         if settings.compute and not (folder / "summary.json").exists():
-            study = headroom_linear.HeadroomLinear(sizes=(LINEAR[name],), out=folder)
-            headroom_linear.run(
-                study, console, command_line("windward run headroom", settings, Headroom())
-            )
+            study = headroom_linear.HeadroomLinear(
+                sizes=(LINEAR[name],), scale=settings.scale, out=folder,
+                how=Execution(jobs=settings.processes),
+            )  # fmt: skip
+            headroom_linear.run(study, console, command)
         if (folder / "summary.json").exists():
             summary = json.loads((folder / "summary.json").read_text())
             (found[name],) = summary["headroom"].values()
@@ -269,35 +291,6 @@ def _jobs(
         for method in usable:
             jobs += made.get(method, of(method, longest) if method in (BASE, BEST) else [])
     return jobs
-
-
-def _gather(jobs: list[Job], runs: Path) -> Gathered:
-    """What there is of methods of which all seeds are there."""
-    by: dict[tuple[str, str], list[tuple[Job, dict[str, Any] | None]]] = {}
-    for job in jobs:
-        by.setdefault((job.case, job.method), []).append((job, stored(job, runs)))
-    found = Gathered({}, {}, {}, [])
-    for (case, method), pairs in by.items():
-        made = [(job, each) for job, each in pairs if each is not None]
-        if len(made) < len(pairs):
-            continue
-        found.returns.setdefault(case, {})[method] = np.array(
-            [each["returns"][: job.episodes] for job, each in made]
-        )
-        found.decisions[case, method] = [
-            f"seed {job.seed}, {text}" for job, each in made for text in each["decisions"]
-        ]
-        found.still[case, method] = sum(each["M_norm"][job.episodes - 1] == 0 for job, each in made)
-        found.rows.extend(
-            {
-                "case": case, "method": method, "seed": job.seed, "episode": number,
-                "return": repr(float(each["returns"][number])), "length": each["lengths"][number],
-                "clipped": each["clipped"][number], "M_norm": f"{each['M_norm'][number]:.6g}",
-            }
-            for job, each in made
-            for number in range(job.episodes)
-        )  # fmt: skip
-    return found
 
 
 def _numbers(returns: Returns, settings: Headroom) -> dict[str, dict[str, stats.Outcome]]:

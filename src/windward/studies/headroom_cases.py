@@ -5,12 +5,14 @@ Whatever is tuned meets `tune`, another period, amplitude or time, on other seed
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import gymnasium as gym
 
 from windward.envs import Disturbed
 from windward.studies import linear_env
 from windward.studies.loading import make_env
+from windward.studies.scales import Scale
 
 TUNE_SEEDS = (10, 11)
 """seeds on which methods are tuned, and on which the winds were chosen, with 12 and 13"""
@@ -120,3 +122,17 @@ NOTHING = {
 LINEAR = {"linear-2x1": (2, 1), "linear-10x5": (10, 5), "linear-64x4": (64, 4)}
 """the random linear systems of `headroom-linear`"""
 EVERY = {**CASES, **NOTHING}
+
+SIZES: dict[Scale, dict[str, Any]] = {
+    "paper": {"cases": (*EVERY, *LINEAR), "seeds": 4},
+    "laptop": {
+        "cases": ("pendulum-slow-sine", "inverted-pendulum-sine-70", "cartpole-force",
+                  "linear-2x1-sine", "pendulum-calm", "linear-2x1", "linear-10x5"),
+        "seeds": 2,
+    },
+    "smoke": {
+        "cases": ("pendulum-slow-sine", "pendulum-calm", "linear-2x1"), "seeds": 1,
+        "methods": ("counterfactual", "regression"), "episodes": 2, "max_steps": 40,
+    },
+}  # fmt: skip
+"""what is run where nothing is said"""

@@ -6,32 +6,30 @@ winds and seeds, for each size. Headroom is (base cost - method cost) / (base co
 best fixed M in hindsight) over the last steps, the cost of exploration included.
 """
 
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
 import windward as ww
 from windward import checks
-from windward.atomic import prepare, write_rows
 from windward.core.algorithm import Algorithm
-from windward.linear import disturbances
-from windward.studies import results
-from windward.studies.commands import command_line
+from windward.studies import computed, headroom_linear_report
+from windward.studies.computed import Computed, Plan
 from windward.studies.lds import REPORT_SEED, Problem
-from windward.studies.statistics import Interval, mean_interval
+from windward.studies.lds_report import BEST
+from windward.studies.random_systems import problem, wind
+from windward.studies.store import Pace, Run, Task
 
 FIRST = 300  # systems from here on are held out; those below served to choose the defaults
 
 
 @dataclass(frozen=True)
-class HeadroomLinear:
+class HeadroomLinear(Computed):
     """The share of the headroom that each gradient estimate captures on random linear systems."""
 
     sizes: tuple[tuple[int, int], ...] = ((2, 1), (10, 5))
@@ -52,41 +50,13 @@ class HeadroomLinear:
     """winds on which the paper's update and GPC are tuned"""
     tune_systems: int = 3
     """systems on which they are tuned, none of which is held out"""
-    out: Path = Path("out/studies/headroom-linear")
-    """folder for runs.csv and summary.json"""
 
 
-def problem(d_x: int, d_u: int, seed: int) -> Problem:
-    """A random stable system, spectral radius in [0.8, 0.98]; Q = R = I, base policy LQR."""
-    rng = np.random.default_rng(seed + 1000 * d_x)
-    A = rng.normal(size=(d_x, d_x))
-    A *= rng.uniform(0.8, 0.98) / np.abs(np.linalg.eigvals(A)).max()
-    B = rng.normal(size=(d_x, d_u)) / np.sqrt(d_x)
-    Q, R = np.eye(d_x), np.eye(d_u)
-    return Problem(ww.linear.System(A, B), ww.linear.lqr(A, B, Q, R).K, Q, R)
-
-
-def wind(name: str, T: int, d_x: int, seed: int) -> np.ndarray:
-    """A wind by name, with amplitudes and phases, one for each coordinate, by seed."""
-    rng = np.random.default_rng(seed + 7)
-    kind, *numbers = name.split()
-    if kind in ("sine", "tones") and numbers:
-        tones = [
-            disturbances.sinusoid(
-                T, d_x, amplitude=rng.uniform(0.5, 1.0, d_x), period=float(period),
-                phase=rng.uniform(0, 2 * np.pi, d_x),
-            )
-            for period in numbers
-        ]  # fmt: skip
-        total: np.ndarray = np.sum(tones, axis=0) / np.sqrt(len(tones))
-        return total
-    if kind == "walk":
-        return disturbances.random_walk(T, d_x, seed=seed)
-    if kind == "constant":
-        return np.ones((T, 1)) * rng.uniform(-1, 1, d_x)
-    raise ValueError(
-        f"a wind must be 'sine PERIOD', 'tones PERIOD PERIOD', 'walk' or 'constant'; got {name!r}"
-    )
+SMALL: dict[str, Any] = {
+    "sizes": ((2, 1),), "T": 200, "last": 100, "systems": 1, "seeds": 1, "winds": ("sine 16",),
+    "tune_systems": 1, "tune_winds": ("sine 20",),
+}  # fmt: skip
+"""what smoke changes"""
 
 
 class Method(NamedTuple):
@@ -129,33 +99,33 @@ METHODS = {
 }
 
 
-def _tuned(method: Method, size: tuple[int, int], settings: HeadroomLinear) -> dict[str, float]:
+def _tuned(method: Method, s: Any) -> dict[str, float]:
     """The point of the grid with the least mean of cost / base cost over the tuning systems."""
     if not method.grid:
         return {}
-    w = np.stack([wind(name, settings.T, size[0], seed=0) for name in settings.tune_winds])
+    w = np.stack([wind(name, s["T"], s["d_x"], seed=0) for name in s["tune_winds"]])
     total: np.ndarray | float = 0.0
-    for system in range(settings.tune_systems):
-        p = problem(*size, seed=system)
+    for system in range(s["tune_systems"]):
+        p = problem(s["d_x"], s["d_u"], seed=system)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # a best point on the edge is no error
             found = ww.linear.tune(
-                p.system, lambda p=p, **k: method.make(p, settings.h, **k), w, grid=method.grid,
-                last=settings.last, seed=list(range(len(w))), **p.settings,
+                p.system, lambda p=p, **k: method.make(p, s["h"], **k), w, grid=method.grid,
+                last=s["last"], seed=list(range(len(w))), **p.settings,
             )  # fmt: skip
-        total = total + found.cost / _base_cost(p, w, settings).mean()
+        total = total + found.cost / _base_cost(p, w, s["last"]).mean()
     at = np.unravel_index(int(np.argmin(total)), np.shape(total))
     if not np.isfinite(np.asarray(total)[at]):
         raise ValueError(f"every point of {method.grid} diverged on one of the tuning systems")
     return {name: float(each[i]) for (name, each), i in zip(method.grid.items(), at, strict=True)}
 
 
-def _base_cost(p: Problem, w: np.ndarray, settings: HeadroomLinear) -> np.ndarray:
+def _base_cost(p: Problem, w: np.ndarray, last: int) -> np.ndarray:
     """Mean of the last steps of LQR alone, in one wind or in each of several."""
     alone = ww.base_only(p.system.d_u, p.system.d_x)
     seed = list(range(len(w))) if w.ndim == 3 else 0
     run = ww.linear.simulate(p.system, alone, w, seed=seed, keep=(), **p.settings)
-    return _last_cost(run, settings.last)
+    return _last_cost(run, last)
 
 
 def _last_cost(run: ww.linear.Run, last: int) -> np.ndarray:
@@ -163,115 +133,91 @@ def _last_cost(run: ww.linear.Run, last: int) -> np.ndarray:
     return mean
 
 
-def _case(
-    size: tuple[int, int], system: int, name: str, tuned: dict[str, dict[str, float]],
-    settings: HeadroomLinear,
-) -> list[dict[str, Any]]:  # fmt: skip
-    """All methods on one system in one wind."""
-    p, w = problem(*size, seed=system), wind(name, settings.T, size[0], seed=system)
-    best = ww.linear.best_dac(p.system, w, h=settings.h, **p.settings)
-    floor = float(best.cost[-settings.last :].mean())
-    base = float(_base_cost(p, w, settings))
-    seeds = list(range(REPORT_SEED, REPORT_SEED + settings.seeds))
+def perform(task: Task) -> Pace:
+    """A method on all systems of a size in all winds; or what LQR and the best M cost there."""
+    began, s = time.process_time(), task.run.settings
+    reference = s["method"] == BEST
+    tuned = {} if reference else _tuned(METHODS[s["method"]], s)
     rows = []
-    for method_name, method in METHODS.items():
-        try:
-            algorithm = method.make(p, settings.h, **tuned[method_name])
-            run = ww.linear.simulate(p.system, algorithm, w, seed=seeds, keep=(), **p.settings)
-            costs = _last_cost(run, settings.last)
-        except ww.linear.Diverged:
-            costs = np.full(len(seeds), np.inf)
-        rows += [
-            {
-                "size": f"{size[0]}x{size[1]}",
-                "system": system,
-                "wind": name,
-                "seed": seed,
-                "method": method_name,
-                "base_cost": f"{base:.6g}",
-                "best_cost": f"{floor:.6g}",
-                "cost": f"{cost:.6g}",
-                "headroom": f"{(base - cost) / (base - floor):.6g}",
-            }
-            for seed, cost in zip(seeds, costs, strict=True)
-        ]
-    return rows
+    for system in range(FIRST, FIRST + s["systems"]):
+        p = problem(s["d_x"], s["d_u"], seed=system)
+        for name in s["winds"]:
+            task.check()
+            w = wind(name, s["T"], s["d_x"], seed=system)
+            row: dict[str, Any] = {"system": system, "wind": name}
+            if reference:
+                best = ww.linear.best_dac(p.system, w, h=s["h"], **p.settings)
+                row["base"] = float(_base_cost(p, w, s["last"]))
+                row["best"] = float(best.cost[-s["last"] :].mean())
+            else:
+                row["cost"] = _costs(METHODS[s["method"]], p, w, s, tuned).tolist()
+            rows.append(row)
+    computed.leave(task, {"tuned": tuned, "rows": rows})
+    return Pace(task.run.goal, time.process_time() - began)
 
 
-def summarise(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """By size and method: mean with an interval over systems, worst run, and mean by wind."""
-    summary: dict[str, Any] = {}
-    for size in dict.fromkeys(row["size"] for row in rows):
-        summary[size] = {}
-        for method in METHODS:
-            mine = [row for row in rows if (row["size"], row["method"]) == (size, method)]
-            values = np.array([float(row["headroom"]) for row in mine])
-            systems = np.array([row["system"] for row in mine])
-            # Winds and seeds on one system are not independent: systems are resampled.
-            by_system = np.array([values[systems == each].mean() for each in np.unique(systems)])
-            finite = bool(np.isfinite(values).all())
-            interval = mean_interval(by_system) if finite else Interval(*[float("-inf")] * 3)
-            winds = np.array([row["wind"] for row in mine])
-            summary[size][method] = {
-                "mean": interval.value,
-                "interval": [interval.low, interval.high],
-                "worst": float(values.min()),
-                "runs": len(values),
-                "by_wind": {str(w): float(values[winds == w].mean()) for w in dict.fromkeys(winds)},
-            }
-    return summary
+def _costs(
+    method: Method, p: Problem, w: np.ndarray, s: Any, tuned: dict[str, float]
+) -> np.ndarray:
+    """Of each seed; infinite if one of them diverged."""
+    seeds = list(range(REPORT_SEED, REPORT_SEED + s["seeds"]))
+    try:
+        algorithm = method.make(p, s["h"], **tuned)
+        run = ww.linear.simulate(p.system, algorithm, w, seed=seeds, keep=(), **p.settings)
+    except ww.linear.Diverged:
+        return np.full(len(seeds), np.inf)
+    return _last_cost(run, s["last"])
+
+
+def make_runs(settings: HeadroomLinear) -> list[Run]:
+    """Each method on each size, and what LQR and the best M cost there."""
+    runs = []
+    for d_x, d_u in settings.sizes:
+        wide = d_x > 32  # the best M in hindsight takes minutes there: two winds
+        winds = [*settings.winds[1:2], *settings.winds[-1:]] if wide else settings.winds
+        for name in (BEST, *METHODS):
+            chosen: dict[str, Any] = {
+                "kind": "headroom-linear", "method": name, "d_x": d_x, "d_u": d_u,
+                "T": settings.T, "last": settings.last, "h": settings.h,
+                "systems": settings.systems, "winds": list(dict.fromkeys(winds)),
+            }  # fmt: skip
+            if name != BEST:
+                chosen["seeds"] = settings.seeds
+                if METHODS[name].grid:
+                    chosen |= {
+                        "tune_winds": list(settings.tune_winds),
+                        "tune_systems": settings.tune_systems,
+                    }
+            goal = settings.T * settings.systems * len(chosen["winds"])
+            runs.append(Run(f"headroom-linear {d_x}x{d_u} {name}", chosen, goal, perform))
+    return runs
 
 
 def run(settings: HeadroomLinear, console: Console, command: str = "") -> dict[str, Any]:
-    """Runs the table; writes runs.csv and summary.json, with the command if another one ran it."""
-    command = command or command_line("windward run headroom-linear", settings, HeadroomLinear())
-    checks.integer("T", settings.T, 2)
-    checks.integer("systems", settings.systems, 1)
-    checks.integer("tune_systems", settings.tune_systems, 1)
-    checks.integer("seeds", settings.seeds, 1)
-    if not 1 <= settings.last <= settings.T:
+    """Does what is not finished; writes runs.csv, summary.json, figure and page.
+
+    `command` is the one that is written down, if another one ran it.
+    """
+    command = command or computed.command_of("headroom-linear", settings, HeadroomLinear())
+    settings = computed.sized(settings, HeadroomLinear(), SMALL)
+    _check(settings)
+    plan = Plan("headroom-linear", settings, make_runs(settings), command)
+    done = computed.whole(plan, console)
+    if done is None:
+        return {}
+    sees = {name: method.sees for name, method in METHODS.items()}
+    return headroom_linear_report.write(plan, done, sees, console)
+
+
+def _check(settings: HeadroomLinear) -> None:
+    for name in ("T", "last", "h", "systems", "tune_systems", "seeds"):
+        checks.integer(name, getattr(settings, name), 2 if name == "T" else 1)
+    if settings.last > settings.T:
         raise ValueError(f"last must lie between 1 and T = {settings.T}; got {settings.last}")
-    out = prepare(settings.out)
-    tuned: dict[str, dict[str, dict[str, float]]] = {}
-    cases = []
-    for size in settings.sizes:
-        wide = size[0] > 32  # the best M in hindsight takes minutes there: two winds
-        for system in range(FIRST, FIRST + settings.systems):
-            winds = [*settings.winds[1:2], *settings.winds[-1:]] if wide else settings.winds
-            cases += [(size, system, name) for name in dict.fromkeys(winds)]
-    rows: list[dict[str, Any]] = []
-    for size, system, name in track(cases, "running", console=console):
-        key = f"{size[0]}x{size[1]}"
-        if key not in tuned:
-            tuned[key] = {each: _tuned(method, size, settings) for each, method in METHODS.items()}
-        rows += _case(size, system, name, tuned[key], settings)
-    write_rows(out / "runs.csv", rows)
-    headroom = summarise(rows)
-    console.print(_table(headroom, settings))
-    console.print(f"raw results: {out / 'runs.csv'}")
-    return results.write_summary(
-        out / "summary.json", command, settings, headroom=headroom, tuned=tuned
-    )
-
-
-def _table(headroom: dict[str, Any], settings: HeadroomLinear) -> Table:
-    table = Table(
-        title=f"Headroom captured in the last {settings.last} of {settings.T} steps "
-        "(0: LQR, 1: best fixed M in hindsight)",
-        caption="held-out systems, winds and seeds, one set of defaults; [ ] is the 95 % bootstrap "
-        "interval over systems, then the worst run",
-    )
-    table.add_column("method")
-    table.add_column("sees")
-    for size in headroom:
-        table.add_column(size, justify="right")
-    for name, method in METHODS.items():
-        cells = []
-        for each in headroom.values():
-            low, high = each[name]["interval"]
-            within = (
-                f" \\[{low:.2f}, {high:.2f}]" if low < high else ""
-            )  # of one system there is none
-            cells.append(f"{each[name]['mean']:.2f}{within} {each[name]['worst']:.2f}")
-        table.add_row(name, method.sees, *cells)
-    return table
+    if not settings.sizes or not settings.winds or not settings.tune_winds:
+        raise ValueError("sizes, winds and tune_winds must name at least one each")
+    for d_x, d_u in settings.sizes:
+        checks.integer("d_x of sizes", d_x, 1)
+        checks.integer("d_u of sizes", d_u, 1)
+    for name in (*settings.winds, *settings.tune_winds):
+        wind(name, 2, 1, 0)

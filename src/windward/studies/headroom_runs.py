@@ -12,7 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -25,6 +25,21 @@ from windward.studies.evaluation_episodes import Actor, Episode, play, play_adap
 from windward.studies.headroom_cases import EVERY
 from windward.studies.headroom_methods import METHODS, Given
 from windward.studies.loading import load_model, logits_for
+
+Returns = dict[str, dict[str, np.ndarray]]
+"""case -> method -> (seeds, episodes)"""
+
+
+class Gathered(NamedTuple):
+    """What runs left, by case and method."""
+
+    returns: Returns
+    decisions: dict[tuple[str, str], list[str]]
+    """what was decided about M, in sentences"""
+    still: dict[tuple[str, str], int]
+    """on how many seeds M was 0 in the end"""
+    rows: list[dict[str, Any]]
+    """every episode"""
 
 
 @dataclass(frozen=True)
@@ -158,6 +173,35 @@ def _done(
                 yield futures[future], future.exception()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def gather(jobs: list[Job], runs: Path) -> Gathered:
+    """What there is of methods of which all seeds are there."""
+    by: dict[tuple[str, str], list[tuple[Job, dict[str, Any] | None]]] = {}
+    for job in jobs:
+        by.setdefault((job.case, job.method), []).append((job, stored(job, runs)))
+    found = Gathered({}, {}, {}, [])
+    for (case, method), pairs in by.items():
+        made = [(job, each) for job, each in pairs if each is not None]
+        if len(made) < len(pairs):
+            continue
+        found.returns.setdefault(case, {})[method] = np.array(
+            [each["returns"][: job.episodes] for job, each in made]
+        )
+        found.decisions[case, method] = [
+            f"seed {job.seed}, {text}" for job, each in made for text in each["decisions"]
+        ]
+        found.still[case, method] = sum(each["M_norm"][job.episodes - 1] == 0 for job, each in made)
+        found.rows.extend(
+            {
+                "case": case, "method": method, "seed": job.seed, "episode": number,
+                "return": repr(float(each["returns"][number])), "length": each["lengths"][number],
+                "clipped": each["clipped"][number], "M_norm": f"{each['M_norm'][number]:.6g}",
+            }
+            for job, each in made
+            for number in range(job.episodes)
+        )  # fmt: skip
+    return found
 
 
 def bar(console: Console) -> Progress:

@@ -5,30 +5,29 @@ method is tuned on some periods and seeds and reported on others; exploration's 
 Headroom is (base cost - method cost) / (base cost - cost of the best fixed M in hindsight).
 """
 
+import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 
 import windward as ww
 from windward import checks
-from windward.atomic import prepare, write_rows
 from windward.core.algorithm import Algorithm
 from windward.linear import disturbances
-from windward.studies import results
-from windward.studies.statistics import Interval, mean_interval
+from windward.studies import computed, lds_report
+from windward.studies.computed import Computed, Plan
+from windward.studies.lds_report import BEST, COSTS, LQR
+from windward.studies.store import Pace, Run, Task
 
 REPORT_SEED = 1000  # seeds from here on are for reporting, those below for tuning
 
 
 @dataclass(frozen=True)
-class LdsLow:
+class LdsLow(Computed):
     """LQR, GPC, BPC, Bandit GPC and MF-GPC on a double integrator in a sinusoidal wind.
 
     Tuned on some periods and seeds, reported on others, with the cost of exploration.
@@ -42,14 +41,18 @@ class LdsLow:
     """memory of the controllers"""
     tune_periods: tuple[float, ...] = (16.0, 32.0, 64.0)
     """periods of the sinusoid for tuning"""
-    report_periods: tuple[float, ...] = (20.0, 25.0, 40.0, 50.0, 80.0)
+    periods: tuple[float, ...] = (20.0, 25.0, 40.0, 50.0, 80.0)
     """periods for reporting"""
     tune_seeds: int = 8
     """seeds for tuning, at each period"""
-    report_seeds: int = 16
+    seeds: int = 25
     """other seeds for reporting, at each period"""
-    out: Path = Path("out/studies/lds-low")
-    """folder for runs.csv, summary.json and costs.png"""
+
+
+SMALL: dict[str, Any] = {
+    "T": 300, "last": 100, "tune_periods": (32.0,), "periods": (40.0,), "tune_seeds": 1, "seeds": 2,
+}  # fmt: skip
+"""what smoke changes"""
 
 
 class Problem(NamedTuple):
@@ -93,7 +96,7 @@ def methods(problem: Problem, h: int) -> dict[str, Method]:
 
     bandit = {"eta": np.logspace(-5.5, -3.5, 9), "delta": noise}
     return {
-        "LQR": Method(lambda: ww.base_only(d_u, d_x), {}, "the state"),
+        LQR: Method(lambda: ww.base_only(d_u, d_x), {}, "the state"),
         "GPC": Method(
             lambda **k: ww.gpc(system, h=h, **settings, **k),
             {"eta": np.logspace(-5, -2, 13)},
@@ -119,133 +122,78 @@ def _winds(periods: tuple[float, ...], T: int, d_x: int, seeds: int) -> np.ndarr
     return np.repeat(np.stack(each), seeds, axis=0)
 
 
-class Outcome(NamedTuple):
-    """One method's report: hyperparameters, headroom by (period, seed), and runs at one period."""
-
-    hyper: dict[str, float]
-    on_edge: tuple[str, ...]
-    headroom: np.ndarray
-    cost: np.ndarray
-    run: ww.linear.Run
-    interval: Interval
-
-
-def run(
-    settings: LdsLow, console: Console, command: str = "windward run lds-low"
-) -> dict[str, Any]:
-    """Tunes and reports every method; writes runs.csv, summary.json and costs.png."""
-    checks.integer("T", settings.T, 2)
-    checks.integer("tune_seeds", settings.tune_seeds, 1)
-    checks.integer("report_seeds", settings.report_seeds, 1)
-    if not 1 <= settings.last <= settings.T:
-        raise ValueError(f"last must lie between 1 and T = {settings.T}; got {settings.last}")
-    if not (settings.tune_periods and settings.report_periods):
-        raise ValueError("tune_periods and report_periods must name at least one period each")
-    out = prepare(settings.out)
-    problem = double_integrator()
-    system, T, d_x = problem.system, settings.T, problem.system.d_x
-    common = problem.settings
-    tuning_seeds = list(range(settings.tune_seeds)) * len(settings.tune_periods)
-    report_seeds = list(range(REPORT_SEED, REPORT_SEED + settings.report_seeds))
-    periods, n = settings.report_periods, len(report_seeds)
-    tuning = _winds(settings.tune_periods, T, d_x, settings.tune_seeds)
-    report = _winds(periods, T, d_x, n)
-    best = [ww.linear.best_dac(system, w, h=settings.h, **common) for w in report[::n]]
-    last = slice(T - settings.last, None)
-    floor = np.array([b.cost[last].mean() for b in best])[:, None]
-    base = np.empty((len(periods), 1))
+def perform(task: Task) -> Pace:
+    """One method: tuned, and reported at other periods with other seeds."""
+    began, s = time.process_time(), task.run.settings
+    p, T, periods = double_integrator(), s["T"], s["periods"]
     shown = len(periods) // 2  # the period of the figure
-
-    outcomes: dict[str, Outcome] = {}
-    everything = methods(problem, settings.h)
-    for name, method in track(everything.items(), "tuning and reporting", console=console):
-        hyper: dict[str, float] = {}
-        on_edge: tuple[str, ...] = ()
+    hyper: dict[str, float] = {}
+    on_edge: tuple[str, ...] = ()
+    if s["method"] == BEST:
+        winds = _winds(periods, T, p.system.d_x, 1)
+        best = [ww.linear.best_dac(p.system, w, h=s["h"], **p.settings).cost for w in winds]
+        cost = np.stack(best)[:, None]
+    else:
+        method = methods(p, s["h"])[s["method"]]
         if method.grid:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # the edge is in the table
                 tuned = ww.linear.tune(
-                    system, method.make, tuning, grid=method.grid, last=settings.last,
-                    seed=tuning_seeds, **common,
+                    p.system, method.make,
+                    _winds(s["tune_periods"], T, p.system.d_x, s["tune_seeds"]), grid=method.grid,
+                    last=s["last"], seed=list(range(s["tune_seeds"])) * len(s["tune_periods"]),
+                    **p.settings,
                 )  # fmt: skip
             hyper, on_edge = tuned.best, tuned.on_edge
-        result = ww.linear.simulate(
-            system, method.make(**hyper), report, seed=report_seeds * len(periods), keep=(),
-            **common,
+        seeds = list(range(REPORT_SEED, REPORT_SEED + s["seeds"]))
+        run = ww.linear.simulate(
+            p.system, method.make(**hyper), _winds(periods, T, p.system.d_x, len(seeds)),
+            seed=seeds * len(periods), keep=(), **p.settings,
         )  # fmt: skip
-        cost = result.cost[:, last].astype(float).mean(-1).reshape(len(periods), n)
-        if name == "LQR":
-            base = cost[:, :1]
-        headroom = (base - cost) / (base - floor)
-        at = slice(shown * n, (shown + 1) * n)
-        outcomes[name] = Outcome(
-            hyper, on_edge, headroom, cost, result._replace(cost=result.cost[at]),
-            mean_interval(headroom.mean(axis=0)),
-        )  # fmt: skip
-
-    write_rows(
-        out / "runs.csv",
-        [
-            {
-                "method": name,
-                "period": period,
-                "seed": seed,
-                "cost": f"{outcome.cost[i, j]:.6g}",
-                "best_cost": f"{floor[i, 0]:.6g}",
-                "headroom": f"{outcome.headroom[i, j]:.6g}",
-            }
-            for name, outcome in outcomes.items()
-            for i, period in enumerate(periods)
-            for j, seed in enumerate(report_seeds)
-        ],
-    )
-    ww.linear.plot(
-        {name: outcome.run for name, outcome in outcomes.items()},
-        best[shown],
-        path=out / "costs.png",
-        title=f"Double integrator, sinusoid of period {periods[shown]:g}, {n} held-out seeds",
-    )
-    console.print(_table(outcomes, everything, settings))
-    console.print(f"figure: {out / 'costs.png'}   raw results: {out / 'runs.csv'}")
-    return results.write_summary(
-        out / "summary.json",
-        command,
-        settings,
-        headroom={
-            name: {
-                "mean": outcome.interval.value,
-                "interval": [outcome.interval.low, outcome.interval.high],
-                "worst": float(outcome.headroom.min()),
-                "cost": float(outcome.cost.mean()),
-                "hyper": outcome.hyper,
-                "on_edge_of_grid": outcome.on_edge,
-            }
-            for name, outcome in outcomes.items()
-        },
-    )
+        cost = run.cost.reshape(len(periods), len(seeds), T)
+    np.save(task.folder / COSTS, cost[shown], allow_pickle=False)
+    last = cost[..., T - s["last"] :].astype(float).mean(-1)
+    found = {"hyper": hyper, "on_edge": on_edge, "last": last.tolist()}
+    computed.leave(task, found, cost[shown])
+    return Pace(T, time.process_time() - began)
 
 
-def _table(outcomes: dict[str, Outcome], every: dict[str, Method], settings: LdsLow) -> Table:
-    table = Table(
-        title=f"Headroom captured in the last {settings.last} of {settings.T} steps "
-        "(0: LQR, 1: best fixed M in hindsight)",
-        caption=f"tuned on periods {settings.tune_periods}, reported on {settings.report_periods} "
-        f"with {settings.report_seeds} other seeds; [ ] is the 95 % bootstrap interval over seeds; "
-        "* is on the edge of the tuning grid",
-    )
-    for column in ("method", "sees", "headroom", "worst", "cost", "tuned"):
-        table.add_column(column, justify="left" if column in ("method", "sees") else "right")
-    for name, outcome in outcomes.items():
-        table.add_row(
-            name,
-            every[name].sees,
-            f"{outcome.interval.value:.3f} "
-            f"\\[{outcome.interval.low:.3f}, {outcome.interval.high:.3f}]",
-            f"{outcome.headroom.min():.2f}",
-            f"{outcome.cost.mean():.2f}",
-            ", ".join(
-                f"{key} {value:.2g}{'*' if key in outcome.on_edge else ''}"
-                for key, value in outcome.hyper.items()
-            ),
-        )
-    return table
+def make_runs(settings: LdsLow) -> list[Run]:
+    """One for each method, and one for the best M in hindsight."""
+    problem = double_integrator()
+    runs = []
+    for method, each in {**methods(problem, settings.h), BEST: None}.items():
+        chosen: dict[str, Any] = {
+            "kind": "lds-low", "method": method, "T": settings.T, "last": settings.last,
+            "h": settings.h, "periods": list(settings.periods),
+        }  # fmt: skip
+        if each is not None:
+            chosen["seeds"] = settings.seeds
+            if each.grid:
+                chosen["tune_periods"] = list(settings.tune_periods)
+                chosen["tune_seeds"] = settings.tune_seeds
+        runs.append(Run(f"lds-low {method}", chosen, settings.T, perform))
+    return runs
+
+
+def run(settings: LdsLow, console: Console) -> dict[str, Any]:
+    """Does what is not finished; writes runs.csv, summary.json, figure and page."""
+    command = computed.command_of("lds-low", settings, LdsLow())
+    settings = computed.sized(settings, LdsLow(), SMALL)
+    _check(settings)
+    plan = Plan("lds-low", settings, make_runs(settings), command)
+    done = computed.whole(plan, console)
+    if done is None:
+        return {}
+    every = methods(double_integrator(), settings.h)
+    sees = {name: method.sees for name, method in every.items()}
+    return lds_report.write(plan, done, sees, REPORT_SEED, console)
+
+
+def _check(settings: LdsLow) -> None:
+    for name in ("T", "last", "h", "tune_seeds", "seeds"):
+        checks.integer(name, getattr(settings, name), 2 if name == "T" else 1)
+    if settings.last > settings.T:
+        raise ValueError(f"last must lie between 1 and T = {settings.T}; got {settings.last}")
+    for name in ("tune_periods", "periods"):
+        checks.positive(name, getattr(settings, name))

@@ -5,13 +5,10 @@ tuned to learn while Bandit GPC improves on LQR. Here both are tuned alike, over
 winds and seeds of their own, for several random systems and horizons.
 """
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,36 +16,28 @@ from rich.console import Console
 
 import windward as ww
 from windward import checks
-from windward.atomic import write_rows, write_text
 from windward.core.algorithm import Algorithm
 from windward.core.projections import frobenius_ball
-from windward.studies import execution, lds_high_report, study_folder
-from windward.studies.commands import command_line
-from windward.studies.execution import Execution
-from windward.studies.headroom_linear import problem, wind
+from windward.studies import computed, lds_high_report
+from windward.studies.computed import Computed, Plan
 from windward.studies.lds import REPORT_SEED, Problem
-from windward.studies.lds_high_report import BEST, LQR, METHODS, Result
-from windward.studies.runner import Outcome
-from windward.studies.scales import Scale
-from windward.studies.store import CURVES, Pace, Run, Task, curve, finished
+from windward.studies.lds_high_report import METHODS
+from windward.studies.lds_report import BEST, LQR
+from windward.studies.random_systems import problem, wind
+from windward.studies.store import Pace, Run, Task
 
 FIRST = 500  # the first random system; headroom-linear has those below
-RESULT = "result.json"
 BANDITS = ("BPC", "Bandit GPC")
-BINS = 200
-"""points of a cost curve"""
 
 
 @dataclass(frozen=True)
-class LdsHigh:
+class LdsHigh(Computed):
     """LQR, GPC, BPC and Bandit GPC on random linear systems of 10 states and 5 inputs.
 
     Every method but LQR is tuned on winds and seeds of its own, for each system and horizon; what
     exploration costs is counted. Stop it at any moment: the same command goes on.
     """
 
-    scale: Scale = "laptop"
-    """laptop: as the settings say, which is also the paper's size; smoke: a minute, for tests"""
     d_x: int = 10
     """states"""
     d_u: int = 5
@@ -75,9 +64,6 @@ class LdsHigh:
     """seeds for tuning, in each wind"""
     seeds: int = 25
     """other seeds for reporting, in each wind"""
-    out: Path | None = None
-    """folder for the page, figures, runs.csv and summary.json; out/studies/... if left out"""
-    how: Execution = field(default_factory=Execution)
 
 
 SMOKE: dict[str, Any] = {
@@ -129,19 +115,12 @@ def perform(task: Task) -> Pace:
         )  # fmt: skip
         cost = run.cost.reshape(len(winds), len(seeds), T)
     cost = np.asarray(cost, dtype=np.float64)
-    task.check()
     count = max(1, round(s["last"] * T))
     found = {
         "hyper": hyper, "on_edge": on_edge, "last": cost[..., -count:].mean(-1).tolist(),
         "whole": cost.mean(-1).tolist(),
     }  # fmt: skip
-    write_text(task.folder / RESULT, json.dumps(found))
-    edges = np.linspace(0, T, min(BINS, T) + 1).astype(int)
-    rows = [
-        {"steps": int(end), "cost": float(cost[..., start:end].mean())}
-        for start, end in pairwise(edges)
-    ]
-    write_rows(task.folder / CURVES, rows)
+    computed.leave(task, found, cost)
     return Pace(T, time.process_time() - began)
 
 
@@ -188,56 +167,20 @@ def make_runs(settings: LdsHigh) -> list[Run]:
 
 def run(settings: LdsHigh, console: Console) -> dict[str, Any]:
     """Does what is not finished, and writes what there is."""
-    command = command_line("windward run lds-high", settings, LdsHigh())
-    if settings.scale == "smoke":
-        usual = LdsHigh()
-        small = {n: v for n, v in SMOKE.items() if getattr(settings, n) == getattr(usual, n)}
-        settings = replace(settings, **small)
+    command = computed.command_of("lds-high", settings, LdsHigh())
+    settings = computed.sized(settings, LdsHigh(), SMOKE)
     _check(settings)
-    runs, root = make_runs(settings), settings.how.runs
-    if settings.how.dry_run:
-        _plan(runs, settings, console)
+    plan = Plan("lds-high", settings, make_runs(settings), command, ("systems", "horizons"))
+    found = computed.compute(plan, console)
+    if found is None:
         return {}
-    out = settings.out or Path("out/studies") / f"lds-high-{settings.scale}"
-    identity = {
-        name: value for name, value in asdict(settings).items()
-        if name not in ("how", "out", "systems", "horizons")
-    }  # fmt: skip
-    study_folder.claim(out, identity)
-    outcome = Outcome()
-    if settings.how.train:
-        outcome = execution.execute(runs, settings.how, 2 * 2**30, console)
-    results = [
-        Result(each, _content(each, root), curve(each, root))
-        for each in runs
-        if finished(each, root) is not None
-    ]
-    summary = lds_high_report.write(out, settings, results, command, console)
-    outcome.raise_for(len(runs), root)
+    done, outcome = found
+    summary = lds_high_report.write(plan, done, console)
+    outcome.raise_for(len(plan.runs), settings.how.runs)
     return summary
 
 
-def _content(run: Run, root: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((run.folder(root) / RESULT).read_text())
-    return content
-
-
-def _plan(runs: list[Run], settings: LdsHigh, console: Console) -> None:
-    done = [finished(run, settings.how.runs) for run in runs]
-    timed = [each.pace for each in done if each is not None and each.pace.seconds]
-    pace = sum(p.seconds for p in timed) / sum(p.units for p in timed) if timed else 3e-3
-    left = sum(run.goal for run, each in zip(runs, done, strict=True) if each is None)
-    console.print(
-        f"{len(runs)} runs: {len(METHODS)} methods, {settings.systems} systems of "
-        f"{settings.d_x}x{settings.d_u}, horizons {settings.horizons}; "
-        f"{len(runs) - done.count(None)} finished; the rest takes about {left * pace / 3600:.1f} "
-        f"core-hours ({'runs here' if timed else 'a guess'}) and 2 GiB of memory each",
-        highlight=False,
-    )
-
-
 def _check(settings: LdsHigh) -> None:
-    execution.check(settings.how)
     for name in ("d_x", "d_u", "h", "systems", "tune_seeds", "seeds"):
         checks.integer(name, getattr(settings, name), 1)
     if not 0 < settings.last <= 1:

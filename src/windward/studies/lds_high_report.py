@@ -1,8 +1,6 @@
 """What `lds-high` leaves: headroom by horizon and system, a figure, all costs, a page."""
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,18 +10,16 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Terminal
 
-from windward.atomic import write_rows, write_text
+from windward.atomic import write_rows
 from windward.figures import panels, save
-from windward.studies import report
-from windward.studies import results as versions_of
-from windward.studies.commands import commit
-from windward.studies.report import Chart, Curve, Points, Table, Text
+from windward.studies import computed
+from windward.studies.computed import Plan, Result
+from windward.studies.lds_report import BEST, LQR
+from windward.studies.report import Chart, Curve, Points, Section, Table, Text
+from windward.studies.scales import SMOKE
 from windward.studies.statistics import mean_interval
-from windward.studies.store import Run, commits
 from windward.studies.study_folder import writing
-from windward.studies.training_report import SMOKE
 
-LQR, BEST = "LQR", "best fixed M"
 METHODS = (LQR, BEST, "GPC", "BPC", "Bandit GPC")
 COLOURS = {"GPC": "C2", "BPC": "C3", "Bandit GPC": "C0", LQR: "C7", BEST: "black"}
 FLOOR = -1.05  # of headroom in the figure
@@ -32,14 +28,6 @@ CLAIM = (
     "The paper says of its system of this size that BPC could not be tuned to learn while Bandit "
     "GPC (there: RBPC) improves on LQR. It names neither the system nor the horizon."
 )
-
-
-class Result(NamedTuple):
-    """A finished run: last and whole costs by (wind, seed), and the mean cost over time."""
-
-    run: Run
-    content: dict[str, Any]
-    curve: dict[str, np.ndarray]
 
 
 class Row(NamedTuple):
@@ -59,11 +47,10 @@ class Row(NamedTuple):
         return int((self.saved > 0).sum())
 
 
-def rows_of(results: Sequence[Result], part: str = "last") -> list[Row]:
+def rows_of(done: Sequence[Result], part: str = "last") -> list[Row]:
     """Headroom: (LQR's cost - its cost) / (LQR's cost - that of the best fixed M), in each wind."""
     costs: dict[tuple[int, int, str], Result] = {
-        (r.run.settings["T"], r.run.settings["system"], r.run.settings["method"]): r
-        for r in results
+        (r.run.settings["T"], r.run.settings["system"], r.run.settings["method"]): r for r in done
     }
     rows = []
     for T in sorted({key[0] for key in costs}):
@@ -114,12 +101,12 @@ def _claim(bpc: Row, bandit: Row) -> str:
     }[bool(mean_interval(bpc.headroom).low > 0), bool(mean_interval(bandit.headroom).low > 0)]
 
 
-def _state(results: Sequence[Result], settings: Any) -> list[str]:
+def _state(done: Sequence[Result], settings: Any) -> list[str]:
     """What a reader must know before any number."""
     state = [SMOKE] if settings.scale == "smoke" else []
     total = len(METHODS) * settings.systems * len(settings.horizons)
-    if len(results) < total:
-        state.append(f"Not finished: {len(results)} of {total} runs are.")
+    if len(done) < total:
+        state.append(f"Not finished: {len(done)} of {total} runs are.")
     return state
 
 
@@ -131,30 +118,23 @@ def _span(row: Row) -> str:
     return f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]"
 
 
-def write(
-    out: Path, settings: Any, results: Sequence[Result], command: str, console: Console
-) -> dict[str, Any]:
+def write(plan: Plan, done: Sequence[Result], console: Console) -> dict[str, Any]:
     """All files, from the runs that are finished."""
-    rows, whole = rows_of(results), rows_of(results, "whole")
+    rows, over_all = rows_of(done), rows_of(done, "whole")
     if not rows:
         raise ValueError("no system has all its runs finished yet: there is nothing to draw")
-    said = _state(results, settings) + verdicts(rows)
-    with writing(out):
-        _figure(out, rows, results, settings)
-        write_rows(out / "runs.csv", _raw(results))
-        kept = {n: v for n, v in asdict(settings).items() if n not in ("how", "out")}
-        summary: dict[str, Any] = {
-            "command": command, "found": " ".join(said), "settings": kept,
-            "versions": versions_of.versions(), "commit": commit(),
-            "commits_of_runs": commits([each.run for each in results], settings.how.runs),
-            "headroom": [_json(row) for row in rows], "whole_run": [_json(row) for row in whole],
-        }  # fmt: skip
-        write_text(out / "summary.json", json.dumps(summary, indent=1) + "\n")
-        _page(out / "report.html", rows, whole, results, settings, summary, said)
+    settings = plan.settings
+    found = " ".join(_state(done, settings) + verdicts(rows))
     console.print(_terminal(rows, settings))
-    console.print(escape(summary["found"]), highlight=False)
-    console.print(f"page: {out / 'report.html'}   raw results: {out / 'runs.csv'}", highlight=False)
-    return summary
+    console.print(escape(found), highlight=False)
+    with writing(plan.out):
+        _figure(plan.out, rows, done)
+        write_rows(plan.out / "runs.csv", _raw(done))
+        return computed.write(
+            plan, done, f"bandits on linear systems, {settings.d_x} states, {settings.d_u} inputs",
+            CLAIM, found, _sections(rows, over_all, done, settings), console,
+            headroom=[_json(row) for row in rows], whole_run=[_json(row) for row in over_all],
+        )  # fmt: skip
 
 
 def _json(row: Row) -> dict[str, Any]:
@@ -168,9 +148,9 @@ def _json(row: Row) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _raw(results: Sequence[Result]) -> list[dict[str, Any]]:
+def _raw(done: Sequence[Result]) -> list[dict[str, Any]]:
     rows = []
-    for each in results:
+    for each in done:
         s = {name: each.run.settings[name] for name in ("T", "system", "method", "winds")}
         winds = s.pop("winds")
         last, whole = (np.array(each.content[part]) for part in ("last", "whole"))
@@ -180,10 +160,10 @@ def _raw(results: Sequence[Result]) -> list[dict[str, Any]]:
     return rows
 
 
-def _shown(results: Sequence[Result]) -> tuple[str, list[Result]]:
+def _shown(done: Sequence[Result]) -> tuple[str, list[Result]]:
     """The first system at the longest horizon, of those with most methods finished."""
     by: dict[tuple[int, int], list[Result]] = {}
-    for each in results:
+    for each in done:
         by.setdefault((each.run.settings["T"], -each.run.settings["system"]), []).append(each)
     (T, system), shown = max(by.items(), key=lambda item: (len(item[1]), item[0]))
     return f"System {-system}, T = {T:,}", shown
@@ -201,9 +181,9 @@ def _by_horizon(rows: Sequence[Row]) -> Iterator[tuple[str, Any, Points]]:
             yield method, (T, *spans), Points(f"{method}, each system", each, headroom)
 
 
-def _figure(out: Path, rows: Sequence[Row], results: Sequence[Result], settings: Any) -> None:
+def _figure(out: Path, rows: Sequence[Row], done: Sequence[Result]) -> None:
     figure, (costs, shares) = panels(2, width=5.5)
-    which, shown = _shown(results)
+    which, shown = _shown(done)
     for each in shown:
         method = each.run.settings["method"]
         look = {"ls": "--"} if method in (LQR, BEST) else {}
@@ -257,20 +237,19 @@ def _terminal(rows: Sequence[Row], settings: Any) -> Terminal:
     return table
 
 
-def _page(
-    path: Path, rows: Sequence[Row], whole: Sequence[Row], results: Sequence[Result],
-    settings: Any, summary: dict[str, Any], said: Sequence[str],
-) -> None:  # fmt: skip
+def _sections(
+    rows: Sequence[Row], over_all: Sequence[Row], done: Sequence[Result], settings: Any
+) -> list[Section]:
     shares = [
         each for name, line, dots in _by_horizon(rows) for each in (Curve(name, *line), dots)
     ]  # fmt: skip
     costs: list[Curve | Points] = []
-    which, shown = _shown(results)
+    which, shown = _shown(done)
     for each in shown:
         name, x, y = each.run.settings["method"], each.curve["steps"], each.curve["cost"]
         costs.append(Curve(name, x, y, dashed=name in (LQR, BEST)))
     last = f"the last {settings.last:.0%} of steps"
-    sections: list[report.Section] = [
+    return [
         Chart(f"Headroom captured in {last}", "T", "headroom", shares,
               "0: LQR, 1: best fixed M in hindsight. Mean over systems, 95 % bootstrap interval.",
               log_x=True),
@@ -280,7 +259,7 @@ def _page(
         Chart("Cost over time on one system", "step", "cost", costs,
               f"{which}; mean over winds and seeds, in bins.", log_y=True),
         Table("Headroom over whole runs, learning included", COLUMNS,
-              [_cells(row) for row in whole]),
+              [_cells(row) for row in over_all]),
         Text("What was run", [
             "Systems are random and stable (spectral radius 0.8 to 0.98), Q = R = I, the base "
             "policy is LQR. BPC and Bandit GPC are tuned alike: the same grid of eta and delta in "
@@ -290,12 +269,3 @@ def _page(
             "Raw results: runs.csv has every system, wind and seed.",
         ]),
     ]  # fmt: skip
-    facts = {
-        "command": summary["command"],
-        "settings": "\n".join(f"{name}: {value}" for name, value in summary["settings"].items()),
-        "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
-        "commit": summary["commit"] or "unknown",
-        "commits of runs": "\n".join(summary["commits_of_runs"]),
-    }
-    title = f"lds-high: bandits on linear systems, {settings.d_x} states, {settings.d_u} inputs"
-    report.write(path, title, "\n".join((CLAIM, *said)), sections, facts)

@@ -10,7 +10,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward.envs.physics.linear import LinearEnv
-from windward.studies.headroom_linear import problem
+from windward.studies.random_systems import problem
 
 STEPS = 200
 SYSTEM = 400

@@ -14,7 +14,16 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self.value:.3g} [{self.low:.3g}, {self.high:.3g}]"
+        return f"{self:.3g}"
+
+    def __format__(self, spec: str) -> str:
+        """All three numbers in one format.
+
+        >>> f"{Interval(0.5, 0.25, 0.75):.2f}"
+        '0.50 [0.25, 0.75]'
+        """
+        value, low, high = (format(each, spec) for each in self)
+        return f"{value} [{low}, {high}]"
 
 
 def mean_interval(values: np.ndarray, seed: int = 0) -> Interval:

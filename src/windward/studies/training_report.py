@@ -16,12 +16,11 @@ from windward.studies import groups as grouping
 from windward.studies import results, store, training_figures
 from windward.studies.commands import commit
 from windward.studies.groups import Group, Numbers
+from windward.studies.scales import SMOKE
 from windward.studies.statistics import Interval
 from windward.studies.study_folder import writing
 from windward.studies.training_page import COLUMNS, Found, Page, counted, drawn_of, span
 from windward.studies.trainings import BASELINE
-
-SMOKE = "Scale smoke shows that everything works; its numbers mean nothing."
 
 
 def write(out: Path, found: Found, command: str, console: Console) -> dict[str, Any]:

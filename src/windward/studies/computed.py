@@ -1,0 +1,202 @@
+"""Studies whose runs are computed at one go: each leaves its numbers in result.json.
+
+Such a run takes seconds or minutes and begins anew after a stop. All else is as with trainings: a
+run is a folder named by its settings, done in processes here or as a Ray task, once for all.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from rich.console import Console
+
+from windward.atomic import prepare, write_rows, write_text
+from windward.studies import execution, report, results, study_folder
+from windward.studies.commands import command_line
+from windward.studies.execution import Execution
+from windward.studies.report import Section
+from windward.studies.runner import Outcome
+from windward.studies.scales import Scale
+from windward.studies.store import CURVES, Run, Task, commits, curve, finished
+
+RESULT = "result.json"
+MEMORY = 2 * 2**30
+"""bytes that a run may need"""
+BINS = 200
+"""points of a cost curve"""
+FREE = ("how", "out")
+"""settings that are no part of a result"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Computed:
+    """What all such studies have for settings."""
+
+    scale: Scale = "laptop"
+    """laptop: as the settings say, which is also the paper's size; smoke: a minute, for tests"""
+    out: Path | None = None
+    """folder for the page, figures, runs.csv and summary.json; out/studies/STUDY-SCALE if left
+    out"""
+    how: Execution = field(default_factory=Execution)
+
+
+class Result(NamedTuple):
+    """A finished run: what it left, and its curve, {} if it has none."""
+
+    run: Run
+    content: dict[str, Any]
+    curve: Mapping[str, np.ndarray]
+    folder: Path
+
+
+class Plan(NamedTuple):
+    """A study that is about to be run."""
+
+    name: str
+    settings: Any
+    runs: Sequence[Run]
+    command: str
+    free: tuple[str, ...] = ()
+    """settings beside `FREE` that may change under one name: more of the same"""
+
+    @property
+    def out(self) -> Path:
+        """Its folder."""
+        usual = Path("out/studies") / f"{self.name}-{self.settings.scale}"
+        return Path(self.settings.out or usual)
+
+
+S = TypeVar("S", bound=Computed)
+
+
+def sized(settings: S, usual: S, small: Mapping[str, Any]) -> S:
+    """With the small numbers of smoke, where they are as they come."""
+    if settings.scale != "smoke":
+        return settings
+    same = {name for name in small if getattr(settings, name) == getattr(usual, name)}
+    return replace(settings, **{name: small[name] for name in same})
+
+
+def command_of(name: str, settings: Any, usual: Any) -> str:
+    """The exact command."""
+    return command_line(f"windward run {name}", settings, usual)
+
+
+def leave(task: Task, content: Mapping[str, Any], cost: np.ndarray | None = None) -> None:
+    """Writes what a run came to; of costs (..., T) the mean over all but time, in bins."""
+    task.check()
+    if cost is not None:
+        T = cost.shape[-1]
+        edges = np.linspace(0, T, min(BINS, T) + 1).astype(int)
+        rows = [
+            {"steps": int(end), "cost": float(cost[..., start:end].mean())}
+            for start, end in pairwise(edges)
+        ]
+        write_rows(task.folder / CURVES, rows)
+    write_text(task.folder / RESULT, json.dumps(content))
+
+
+def compute(plan: Plan, console: Console) -> tuple[list[Result], Outcome] | None:
+    """Does what is not finished, and gives what is; None if it was only to be planned.
+
+    A folder that holds results of other settings is refused before anything is run.
+    """
+    how: Execution = plan.settings.how
+    execution.check(how)
+    if how.dry_run:
+        _show(plan, console)
+        return None
+    free = (*FREE, *plan.free)
+    identity = {n: v for n, v in asdict(plan.settings).items() if n not in free}
+    study_folder.claim(plan.out, identity)
+    outcome = Outcome()
+    if how.train:
+        outcome = execution.execute(plan.runs, how, MEMORY, console)
+    done = [
+        Result(run, _content(run, how.runs), curve(run, how.runs), run.folder(how.runs))
+        for run in plan.runs
+        if finished(run, how.runs) is not None
+    ]
+    if not done:
+        outcome.raise_for(len(plan.runs), how.runs)
+        raise ValueError(f"no run in {how.runs} is finished: there is nothing to draw")
+    return done, outcome
+
+
+def whole(plan: Plan, console: Console) -> list[Result] | None:
+    """The same for studies that say nothing before all runs are finished."""
+    found = compute(plan, console)
+    if found is None:
+        return None
+    done, outcome = found
+    outcome.raise_for(len(plan.runs), plan.settings.how.runs)
+    if len(done) < len(plan.runs):
+        raise ValueError(
+            f"{len(done)} of {len(plan.runs)} runs are finished; the command without --no-train "
+            "makes the others"
+        )
+    return done
+
+
+def _content(run: Run, root: Path) -> dict[str, Any]:
+    path = run.folder(root) / RESULT
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): delete {path.parent}") from error
+    return content
+
+
+def _show(plan: Plan, console: Console) -> None:
+    """Prints what would be run, and what that would cost."""
+    root = plan.settings.how.runs
+    done = [finished(run, root) for run in plan.runs]
+    timed = [each.pace for each in done if each is not None and each.pace.seconds]
+    left = sum(run.goal for run, each in zip(plan.runs, done, strict=True) if each is None)
+    pace = sum(p.seconds for p in timed) / max(sum(p.units for p in timed), 1) if timed else None
+    price = (
+        f"{left * pace / 3600:.2f} core-hours by those" if pace is not None else
+        "as long as `windward list` says"
+    )  # fmt: skip
+    console.print(
+        f"{plan.name}: {len(plan.runs)} runs, {len(done) - done.count(None)} of them finished in "
+        f"{root}; the others take {price}, and up to {MEMORY / 2**30:.0f} GiB of memory each",
+        highlight=False,
+    )
+    for run in plan.runs:
+        console.print(f"  {run.label}", highlight=False)
+
+
+def write(
+    plan: Plan,
+    done: Sequence[Result],
+    title: str,
+    question: str,
+    found: str,
+    sections: Sequence[Section],
+    console: Console,
+    **content: Any,
+) -> dict[str, Any]:
+    """summary.json and report.html; call it within `study_folder.writing`."""
+    runs = commits([each.run for each in done], plan.settings.how.runs)
+    summary = results.write_summary(
+        prepare(plan.out) / "summary.json", plan.command, plan.settings, found=found,
+        commits_of_runs=runs, **content,
+    )  # fmt: skip
+    facts = {
+        "command": plan.command,
+        "settings": "\n".join(f"{name}: {value}" for name, value in summary["settings"].items()),
+        "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
+        "commit": summary["commit"] or "unknown",
+        "commits of runs": "\n".join(runs),
+    }
+    page = plan.out / "report.html"
+    report.write(page, f"{plan.name}: {title}", f"{question}\n{found}", sections, facts)
+    console.print(
+        f"page: {page}   raw results: {plan.out / 'runs.csv'}", highlight=False, soft_wrap=True
+    )
+    return summary
