@@ -140,12 +140,13 @@ def _plan(settings: Headroom, cases: list[str], methods: list[str], console: Con
     table = Table("case", "runs", "finished", "to be tuned first", "best M", title="headroom")
     for name in played:
         case = EVERY[name]
-        jobs = _jobs(replace(settings, compute=True), [name], methods, {name: None}, tuned)
+        best = {name: None} if case.gains else {}
+        jobs = _jobs(replace(settings, compute=True), [name], methods, best, tuned)
         done = sum(job.path(settings.runs).exists() for job in jobs)
         grids = [each for each in methods if METHODS[each].grid and METHODS[each].suits(case)]
         there = (folder / f"{name}.json").exists()
-        best = "-" if not case.gains else "there" if there else "to be searched for"
-        table.add_row(name, str(len(jobs)), str(done), ", ".join(grids) or "-", best)
+        reference = "-" if not case.gains else "there" if there else "to be searched for"
+        table.add_row(name, str(len(jobs)), str(done), ", ".join(grids) or "-", reference)
     for name in cases:
         if name in LINEAR:
             table.add_row(
