@@ -93,8 +93,7 @@ def test_without_ray_tune_it_says_what_to_install(
 
 @pytest.mark.slow
 def test_a_search_finds_a_point_and_says_how_to_run_it(tmp_path: Path, console: Console) -> None:
-    pytest.importorskip("ray.tune", exc_type=ImportError)
     summary = tune.run(_tuning(tmp_path), console)
     assert len(summary["points"]) == 3
     assert summary["best"]["steps"] == 400
-    assert summary["command"].startswith("windward run pendulum-sine --sigmas")
+    assert summary["command"].startswith("windward run pendulum-sine --scale smoke --sigmas")

@@ -1,6 +1,6 @@
 """What learning shows: a progress bar, curves as CSV, TensorBoard scalars."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -63,13 +63,33 @@ class Progress:
             self._waiting = 0
 
 
+class Board:
+    """Rows as TensorBoard scalars, in a folder."""
+
+    def __init__(self, folder: Path, suffix: str = "") -> None:
+        from tensorboardX import SummaryWriter  # slow to import, and only needed here
+
+        self._writer = SummaryWriter(str(folder), filename_suffix=suffix)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """One row; what is not finite, such as a mean of no episodes, is left out."""
+        for name, value in row.items():
+            if name != "steps" and np.isfinite(value):
+                self._writer.add_scalar(name, value, row["steps"])
+        self._writer.flush()  # or a kill would lose what curves.csv has
+
+    def close(self) -> None:
+        """Ends writing."""
+        self._writer.close()
+
+
 class Log:
     """The rows of curves.csv, and the same as TensorBoard scalars."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
         self._folder: Path | None = None
-        self._board: Any = None
+        self._board: Board | None = None
 
     def open(self, folder: Path | None) -> None:
         """Takes up a folder to write to."""
@@ -78,9 +98,7 @@ class Log:
             return
         folder.mkdir(parents=True, exist_ok=True)
         self._write()
-        from tensorboardX import SummaryWriter  # slow to import, and only needed here
-
-        self._board = SummaryWriter(str(folder))
+        self._board = Board(folder)
 
     def add(self, **row: Any) -> None:
         """One row."""
@@ -88,10 +106,7 @@ class Log:
         if self._folder is not None:
             self._write()
         if self._board is not None:
-            for name, value in row.items():
-                if name != "steps" and np.isfinite(value):  # no episode has ended at first
-                    self._board.add_scalar(name, value, row["steps"])
-            self._board.flush()  # or a kill would lose what curves.csv has
+            self._board.add(row)
 
     def _write(self) -> None:
         assert self._folder is not None

@@ -9,7 +9,7 @@ from typing import Literal
 from rich.console import Console
 
 from windward import checks
-from windward.studies import ray_backend, runner
+from windward.studies import publishing, ray_backend, runner
 from windward.studies.runner import Outcome
 from windward.studies.store import Run
 
@@ -31,6 +31,9 @@ class Execution:
     """cores that Ray sets aside for a run"""
     retries: int = 3
     """how often Ray begins a run again, from its checkpoint, when its worker or node dies"""
+    wandb: str | None = None
+    """project of Weights & Biases to which curves go as they come (pip install 'windward[wandb]');
+    WANDB_MODE=offline keeps them in --runs until `wandb sync`"""
     train: bool = True
     """False draws what there is"""
     dry_run: bool = False
@@ -39,12 +42,13 @@ class Execution:
 
 def execute(runs: Sequence[Run], how: Execution, memory: int, console: Console) -> Outcome:
     """Does all that are not finished; `memory` is what one needs, in bytes."""
-    if how.backend == "ray":
-        return ray_backend.run_all(
-            runs, how.runs, console, address=how.address, cpus=how.cpus, memory=memory,
-            retries=how.retries,
-        )  # fmt: skip
-    return runner.run_all(runs, how.runs, at_once(how), console)
+    with publishing.published(how.wandb, runs, how.runs):
+        if how.backend == "ray":
+            return ray_backend.run_all(
+                runs, how.runs, console, address=how.address, cpus=how.cpus, memory=memory,
+                retries=how.retries,
+            )  # fmt: skip
+        return runner.run_all(runs, how.runs, at_once(how), console)
 
 
 def at_once(how: Execution) -> int:
@@ -60,5 +64,7 @@ def check(how: Execution) -> None:
     checks.positive("cpus", how.cpus)
     if how.address is not None and how.backend != "ray":
         raise ValueError(f"address is for --backend ray; got {how.address!r} without it")
+    if how.wandb is not None and how.train and not how.dry_run:
+        publishing.library()
     if how.address is not None and how.train and not how.dry_run:
         ray_backend.knock(how.address)  # before a folder is made

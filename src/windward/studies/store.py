@@ -20,12 +20,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from windward.agents.progress import Board
 from windward.atomic import write_text
 from windward.studies import results
 from windward.studies.commands import commit
 from windward.studies.locks import Lock, Owner
 
 SETTINGS, CURVES, FINISHED, ERROR = "settings.json", "curves.csv", "finished.json", "error.txt"
+WHOLE = ".curve"
+"""how files for TensorBoard end that are written when a run is finished"""
 OF_CODE = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 """warnings that tell of libraries, not of the run"""
 
@@ -184,10 +187,23 @@ def _work(run: Run, folder: Path, lock: Lock) -> None:
         warnings.simplefilter("default")
         pace = run.do(Task(run, folder, check))
     check()
+    _board(run, folder)
     told = (str(each.message) for each in caught if not issubclass(each.category, OF_CODE))
     done = Done(run.goal, pace, tuple(dict.fromkeys(told)))
     write_text(folder / FINISHED, json.dumps(done._asdict(), indent=1) + "\n")
     (folder / ERROR).unlink(missing_ok=True)
+
+
+def _board(run: Run, folder: Path) -> None:
+    """The curve for TensorBoard, whole, of work that does not write it by itself."""
+    for path in folder.glob(f"events.*{WHOLE}"):  # of when it had come less far
+        path.unlink()
+    columns = curve(run, folder.parent)
+    if columns and not any(folder.glob("events.*")):
+        board = Board(folder, WHOLE)
+        for row in zip(*columns.values(), strict=True):
+            board.add(dict(zip(columns, map(float, row), strict=True)))
+        board.close()
 
 
 def _settle(run: Run, folder: Path) -> None:
