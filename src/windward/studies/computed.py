@@ -162,9 +162,10 @@ def _show(plan: Plan, console: Console) -> None:
         f"{left * pace / 3600:.2f} core-hours by those" if pace is not None else
         "as long as `windward list` says"
     )  # fmt: skip
+    rest = f"the others take {price}, and up to {MEMORY / 2**30:.0f} GiB of memory each"
     console.print(
         f"{plan.name}: {len(plan.runs)} runs, {len(done) - done.count(None)} of them finished in "
-        f"{root}; the others take {price}, and up to {MEMORY / 2**30:.0f} GiB of memory each",
+        f"{root}; {rest if left else 'nothing is left to be done'}",
         highlight=False,
     )
     for run in plan.runs:
