@@ -57,7 +57,7 @@ def _locomotion(
     title = f"D4PG with MF-GPC {signal.upper()} against D4PG, {env.rpartition('/')[2]}"
     paper = f"25 seeds of {steps:,} steps"
     sizes = scales.locomotion(steps)
-    return Entry(name, title, shows, says, paper, "1 to 2 h", sizes, settings, MADE)
+    return Entry(name, title, shows, says, paper, "about 1 h", sizes, settings, MADE)
 
 
 TOP, ALL = "fig:HopperTop, fig:HopperAll", "best sigma and all sigmas"
@@ -114,7 +114,7 @@ _TRAININGS = (
         "fig:PD1, right: a search for PD3 on Noisy Walker: sigma, eta, weight decay, h.",
         "The paper finds that neither MF-GPC nor the baseline is too sensitive.",
         f"25 seeds of {WALKER:,} steps",
-        "1 to 2 h",
+        "about 1 h",
         scales.SWEEP,
         Sweep(
             study="walker-pd3-sweep", env="windward/NoisyWalker2d-v0", base_sigmas=WIDE,

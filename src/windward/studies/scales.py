@@ -50,7 +50,7 @@ PENDULUM: dict[str, Size] = {
 
 SWEEP: dict[str, Size] = {
     "paper": replace(paper(15_000_000), tune_seeds=0),
-    "laptop": Size(2, 0, 100_000, 100_000, 10_000, 20, all_groups=True),
+    "laptop": Size(3, 0, 100_000, 100_000, 10_000, 20, all_groups=True),
     "smoke": Size(1, 0, 200, 200, 100, 1, all_groups=True),
 }
 """nothing is chosen here: all groups are shown"""
