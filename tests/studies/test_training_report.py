@@ -160,13 +160,13 @@ def test_a_return_that_is_no_number_is_counted_as_missing(tmp_path: Path, consol
 
 def test_of_a_sweep_the_spread_of_each_method_is_told(tmp_path: Path, console: Console) -> None:
     study = _study(tmp_path, "walker-pd3-sweep")
-    _fill(study, lambda i, seed: 10.0 * i + 2 * (seed == 100))
+    _fill(study, lambda i, seed: 10.0 * i + 3 * (seed == 100))
     found = catalogue.run(study, console)["found"]
     assert (
-        "Baseline, 3 settings of 2 seeds: mean final returns from 1.0 to 21.0, standard error up to"
+        "Baseline, 3 settings of 3 seeds: mean final returns from 1.0 to 21.0, standard error up to"
         in found
     )
-    assert "MF-GPC PD3, 9 settings of 2 seeds: mean final returns from 31.0 to 111.0" in found
+    assert "MF-GPC PD3, 9 settings of 3 seeds: mean final returns from 31.0 to 111.0" in found
     page = (tmp_path / "out" / "report.html").read_text()
     assert "How much do the settings of MF-GPC PD3 and of the baseline matter?" in page
     alone = replace(study, seeds=1)
