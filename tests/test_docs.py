@@ -5,6 +5,7 @@ import runpy
 from pathlib import Path
 
 import gymnasium as gym
+import pytest
 
 from windward import envs
 
@@ -32,6 +33,16 @@ def test_the_results_that_the_readme_names_are_in_the_repository() -> None:
     named = re.findall(r"\]\(((?:results|docs|benchmarks)/[^)#]+)\)", text)
     assert named
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_the_costs_of_the_papers_scale_are_those_of_the_plans(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    runpy.run_path(str(ROOT / "tools" / "paper_costs.py"))["main"]()
+    page = (ROOT / "docs" / "studies.md").read_text()
+    *rows, total = capsys.readouterr().out.splitlines()
+    assert [row for row in rows if row not in page] == []
+    assert total.removeprefix("all together ") in page
 
 
 def test_the_tables_of_channels_are_those_of_the_environments() -> None:
