@@ -190,7 +190,7 @@ def _linear(settings: Headroom, names: list[str], command: str, console: Console
         if settings.compute and not (folder / "summary.json").exists():
             study = headroom_linear.HeadroomLinear(
                 sizes=(LINEAR[name],), scale=settings.scale, out=folder,
-                how=Execution(jobs=settings.processes),
+                how=Execution(runs=settings.runs / "linear", jobs=settings.processes),
             )  # fmt: skip
             headroom_linear.run(study, console, command)
         if (folder / "summary.json").exists():
