@@ -96,10 +96,18 @@ def write(
             plan, done, "what each gradient estimate captures of the headroom",
             "How much of what the best fixed M in hindsight saves over LQR does each estimate "
             "capture on systems that nobody knows, the cost of exploration counted?",
-            SMOKE if settings.scale == "smoke" else "",
+            _found(headroom, settings),
             _sections(rows, table, list(headroom), settings), console, headroom=headroom,
             tuned=tuned,
         )  # fmt: skip
+
+
+def _found(headroom: dict[str, Any], settings: Any) -> str:
+    said = [
+        f"{size}: " + ", ".join(f"{name} {each['mean']:.2f}" for name, each in by.items()) + "."
+        for size, by in headroom.items()
+    ]
+    return " ".join(([SMOKE] if settings.scale == "smoke" else []) + said)
 
 
 def _cells(headroom: dict[str, Any], sees: Mapping[str, str]) -> Iterator[list[str]]:
