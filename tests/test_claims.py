@@ -245,8 +245,18 @@ def test_replays_do_no_harm_to_hopper_and_halfcheetah_in_the_results() -> None:
 
 def test_replays_carry_a_heavy_hopper_in_the_results() -> None:
     found = results("hopper-mass", "summary.json")["headroom"]["hopper-mass"]["counterfactual"]
+    assert len(found["each"]) >= 4
     assert found["worst"] >= 0.70
     assert found["change_worst"] >= 0.5
+    low, high = found["change_interval"]
+    shown = f"+{100 * found['change']:.0f} % [{100 * low:.0f}, {100 * high:.0f}]"
+    assert f"{shown}, worst seed +{100 * found['change_worst']:.0f} %" in (
+        " ".join((ROOT / "README.md").read_text().split())
+    )
+    # Simulators that are 30 % wrong do no harm: the guard steps back.
+    wrong = results("hopper-mass-wrong", "summary.json")["headroom"]["hopper-mass"]
+    for name in ("heavy", "light"):
+        assert wrong[name]["worst"] >= 0
 
 
 def test_exploring_pays_in_the_results_and_does_no_harm_by_falls() -> None:
