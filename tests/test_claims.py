@@ -84,6 +84,15 @@ def test_headroom_in_the_results_reaches_what_is_asked() -> None:
     assert summary["headroom"]["Bandit GPC"]["interval"][0] >= 0.80
 
 
+def test_the_page_of_results_shows_lds_high_as_it_came_out() -> None:
+    page = (ROOT / "docs" / "results" / "README.md").read_text()
+    for row in results("lds-high", "summary.json")["headroom"]:
+        (low, high), saved = row["interval"], sum(each > 0 for each in row["saved"])
+        mean = f"{row['mean']:.2f} [{low:.2f}, {high:.2f}]"
+        cells = f"| {row['T']:,} | {row['method']} | {mean} | {row['median']:.2f} |"
+        assert row["method"] == "GPC" or f"{cells} {row['worst']:.2f} | {saved} of 5" in page
+
+
 def test_bandit_gpc_pays_nothing_for_the_dimension_and_bpc_does() -> None:
     path = ROOT / "docs" / "results" / "dimension" / "summary.json"
     points = json.loads(path.read_text())["points"]
@@ -201,6 +210,20 @@ def test_headroom_on_linear_systems_reaches_what_is_asked() -> None:
     assert found["2x1"]["quadratic"]["mean"] >= 0.95
     assert found["2x1"]["regression"]["mean"] >= 0.94  # 0.95 is asked for
     assert found["10x5"]["response"]["mean"] >= 0.80
+    page = (ROOT / "docs" / "estimators.md").read_text()
+    for name, each in results("headroom-linear-64", "summary.json")["headroom"]["64x4"].items():
+        low, high = each["interval"]
+        shown = f"{each['mean']:.2f} [{low:.2f}, {high:.2f}], {each['worst']:.2f}"
+        assert f"| {shown} |" in page, name
+
+
+def test_the_page_of_results_shows_lds_low_as_it_came_out() -> None:
+    page = (ROOT / "docs" / "results" / "README.md").read_text()
+    for name, each in results("lds-low", "summary.json")["headroom"].items():
+        low, high = each["interval"]
+        mean = f"{each['mean']:.3f} [{low:.3f}, {high:.3f}]"
+        cells = f"| {mean} | {each['median']:.2f} | {each['worst']:.2f} |"
+        assert name == "LQR" or cells in page
 
 
 def test_headroom_on_pendulum_reaches_what_is_asked() -> None:

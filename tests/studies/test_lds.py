@@ -45,6 +45,22 @@ def test_lds_low_writes_what_it_reports(
     assert "Bandit GPC" in page
 
 
+def test_other_grids_and_seeds_are_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {run.settings["method"]: run.name for run in lds.make_runs(lds.LdsLow())}
+    monkeypatch.setattr(lds, "FIRST_SEED", 3000)
+    moved = {run.settings["method"]: run.name for run in lds.make_runs(lds.LdsLow())}
+    assert [name for name in names if names[name] == moved[name]] == ["best fixed M"]
+    every = lds.methods
+
+    def wider(problem: Any, h: int) -> Any:
+        found = every(problem, h)
+        return found | {"BPC": found["BPC"]._replace(grid={"eta": np.array([1e-6])})}
+
+    monkeypatch.setattr(lds, "methods", wider)
+    again = {run.settings["method"]: run.name for run in lds.make_runs(lds.LdsLow())}
+    assert [name for name in moved if moved[name] != again[name]] == ["BPC"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -71,4 +87,4 @@ def test_every_method_can_be_made_from_its_grid() -> None:
 def test_tuning_and_report_share_no_wind_and_no_seed() -> None:
     settings = lds.LdsLow()
     assert not set(settings.tune_periods) & set(settings.periods)
-    assert settings.tune_seeds <= lds.REPORT_SEED
+    assert settings.tune_seeds <= lds.FIRST_SEED

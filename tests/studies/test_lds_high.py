@@ -59,6 +59,7 @@ def test_headroom_by_hand() -> None:
     np.testing.assert_allclose(rows["GPC"].headroom, [1.0, 1.0])
     np.testing.assert_allclose(rows["BPC"].headroom, (-0.4 - 0.8 + 0 + 0) / 4)
     assert rows["BPC"].worst == pytest.approx(-0.8)
+    assert rows["BPC"].median == pytest.approx(-0.2)
     assert rows["BPC"].better == 0
     np.testing.assert_allclose(rows["Bandit GPC"].headroom, (0.5 + 0.5 + 0.5 + 1.0) / 4)
     np.testing.assert_allclose(rows["Bandit GPC"].saved, 1 - 10.0 / 15.0)
@@ -80,7 +81,7 @@ def test_headroom_by_hand() -> None:
 )
 def test_what_holds_of_the_claim_is_said(bpc: Any, bandit: Any, said: str) -> None:
     rows = [
-        lds_high_report.Row(10, name, np.array(each), np.array(each), -1.0, 0, [{}])
+        lds_high_report.Row(10, name, np.array(each), np.array(each), np.array([-1.0]), 0, [{}])
         for name, each in (("BPC", bpc), ("Bandit GPC", bandit))
     ]
     (found,) = lds_high_report.verdicts(rows)

@@ -1,6 +1,7 @@
 """Curves in Weights & Biases (the real one, offline) and in TensorBoard's files."""
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def test_every_run_has_a_file_for_tensorboard(tmp_path: Path) -> None:
     assert sizes == [2, 5]
 
 
-def test_curves_are_sent_once_with_settings_and_go_on(
+def test_curves_and_settings_are_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console
 ) -> None:
     monkeypatch.setenv("WANDB_MODE", "offline")
@@ -34,9 +35,11 @@ def test_curves_are_sent_once_with_settings_and_go_on(
     assert not execution.execute(runs, how, 0, console).failed
     for run in runs:
         (file,) = tmp_path.glob(f"wandb/offline-run-*-{run.name}/*.wandb")
-        content = file.read_bytes()
-        assert b"eval_return" in content
-        assert b"windward-tests" in content
+        until = time.monotonic() + 20
+        while b"eval_return" not in file.read_bytes() and time.monotonic() < until:
+            time.sleep(0.05)  # a process of wandb's writes it, and takes its time
+        assert b"eval_return" in file.read_bytes()
+        assert b"windward-tests" in file.read_bytes()
 
 
 class Recorded:
@@ -54,7 +57,7 @@ class Recorded:
 
 def test_only_what_is_new_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "library", lambda: None)
-    publisher = publishing.Publisher("project", [work.run(1)], tmp_path)
+    publisher = publishing.Publisher("project", [work.run(1, 40)], tmp_path)
     there = Recorded(step=20)  # an earlier command sent steps up to 19
 
     def begin(run: store.Run) -> Any:
@@ -66,11 +69,35 @@ def test_only_what_is_new_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     for goal in (30, 40):
         store.perform(work.run(1, goal), tmp_path)
         publisher.look()
+        assert there.over == (goal == 40)  # it is ended as soon as it is finished
     publisher.close()
     curve = store.curve(work.run(1), tmp_path)
     known = dict(zip(curve["steps"], curve["eval_return"], strict=True))
     assert there.rows == [(step, {"eval_return": known[step]}) for step in (20, 30, 40)]
     assert there.over
+
+
+def test_what_befalls_the_sending_befalls_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(self: publishing.Publisher) -> None:
+        raise RuntimeError("no server")
+
+    monkeypatch.setattr(publishing, "library", lambda: None)
+    monkeypatch.setattr(publishing.Publisher, "look", fails)
+    monkeypatch.setattr(publishing, "EVERY", 0.01)
+    with (
+        pytest.warns(UserWarning, match="failed, and some curves are not there.*no server"),
+        publishing.published("project", [work.run(1)], tmp_path),
+    ):
+        store.perform(work.run(1), tmp_path)
+    assert store.finished(work.run(1), tmp_path) is not None
+    with (
+        pytest.warns(UserWarning, match="no server"),
+        pytest.raises(ValueError, match="of the runs"),
+        publishing.published("project", [], tmp_path),
+    ):
+        raise ValueError("an error of the runs")
 
 
 def test_without_it_what_to_install_is_said_before_anything_is_run(

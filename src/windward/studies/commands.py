@@ -4,6 +4,7 @@ import shlex
 import subprocess
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +50,12 @@ def _flat(values: Any) -> Iterator[Any]:
             yield each
 
 
+@cache
 def commit() -> str | None:
-    """The commit of windward's own code, and whether files differ from it; None outside of git."""
+    """The commit of windward's own code, and whether files differ from it; None outside of git.
+
+    It is looked up once: what a process runs is the code that was there when it began.
+    """
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:

@@ -86,6 +86,11 @@ def command_of(name: str, settings: Any, usual: Any) -> str:
     return command_line(f"windward run {name}", settings, usual)
 
 
+def plain(grid: Mapping[str, Any]) -> dict[str, list[float]]:
+    """A tuning grid as settings of a run hold it: with another one it is another run."""
+    return {name: np.asarray(values, dtype=float).tolist() for name, values in grid.items()}
+
+
 def leave(task: Task, content: Mapping[str, Any], cost: np.ndarray | None = None) -> None:
     """Writes what a run came to; of costs (..., T) the mean over all but time, in bins."""
     task.check()

@@ -112,7 +112,7 @@ def perform(task: Task) -> Pace:
             seed=range(s["tune_seeds"]), **other.settings,
         )  # fmt: skip
     p, modes = problem(s["d_x"], s["alpha"], seed=2)
-    w, seeds = wind(T, modes, seed=2), list(range(REPORT_SEED, REPORT_SEED + s["seeds"]))
+    w, seeds = wind(T, modes, seed=2), list(range(s["first_seed"], s["first_seed"] + s["seeds"]))
     best = ww.linear.best_dac(p.system, w, h=h, **p.settings).cost.sum()
     alone = ww.base_only(D_U, s["d_x"])
     base = ww.linear.simulate(p.system, alone, w, keep=(), **p.settings).cost.astype(float)
@@ -125,7 +125,7 @@ def perform(task: Task) -> Pace:
         "on_edge": tuned.on_edge,
     }  # fmt: skip
     computed.leave(task, found, run.cost)
-    return Pace(T * s["d_x"], time.process_time() - began)
+    return Pace(T, time.process_time() - began)
 
 
 def make_runs(settings: Dimension) -> list[Run]:
@@ -137,11 +137,12 @@ def make_runs(settings: Dimension) -> list[Run]:
                 chosen = {
                     "kind": "dimension", "method": method, "d_x": d_x, "tuned_at": tuned_at,
                     "T": settings.T, "h": settings.h, "alpha": settings.alpha,
-                    "seeds": settings.seeds, "tune_seeds": settings.tune_seeds,
-                    "probe_delta": settings.probe_delta,
+                    "seeds": settings.seeds, "first_seed": REPORT_SEED,
+                    "tune_seeds": settings.tune_seeds, "probe_delta": settings.probe_delta,
+                    "grid": computed.plain(GRIDS[method]),
                 }  # fmt: skip
                 label = f"dimension {d_x} {method} tuned at {tuned_at}"
-                run = Run(label, chosen, settings.T * d_x, perform)
+                run = Run(label, chosen, settings.T, perform)
                 runs[run.name] = run
     return list(runs.values())
 
@@ -161,3 +162,6 @@ def _check(settings: Dimension) -> None:
         raise ValueError(f"d_x must hold even numbers of at least {D_U}; got {settings.d_x}")
     for name in ("T", "h", "seeds", "tune_seeds"):
         checks.integer(name, getattr(settings, name), 1)
+    if not 0 < settings.alpha < 1:
+        raise ValueError(f"alpha must lie between 0 and 1; got {settings.alpha}")
+    checks.positive("probe_delta", settings.probe_delta)

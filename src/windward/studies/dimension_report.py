@@ -12,7 +12,6 @@ from windward.atomic import write_rows
 from windward.figures import panels, save
 from windward.studies import computed
 from windward.studies.computed import Plan, Result
-from windward.studies.lds import REPORT_SEED
 from windward.studies.report import Chart, Curve, Section, Table, Text
 from windward.studies.scales import SMOKE
 from windward.studies.statistics import Interval, mean_interval
@@ -26,6 +25,7 @@ class Point(NamedTuple):
     d_x: int
     tuned: dict[str, Any]
     fixed: dict[str, Any]
+    first_seed: int
 
     def interval(self, key: str) -> Interval:
         """Of one of NUMBERS."""
@@ -50,9 +50,9 @@ def points_of(done: Sequence[Result], settings: Any) -> list[Point]:
         for each in done
         for s in (each.run.settings,)
     }
-    smallest = min(settings.d_x)
+    smallest, first_seed = min(settings.d_x), done[0].run.settings["first_seed"]
     return [
-        Point(method, d_x, content, found[d_x, method, smallest])
+        Point(method, d_x, content, found[d_x, method, smallest], first_seed)
         for (d_x, method, tuned_at), content in found.items()
         if tuned_at == d_x
     ]
@@ -93,7 +93,7 @@ def _json(point: Point) -> dict[str, Any]:
 def _raw(points: Sequence[Point]) -> list[dict[str, Any]]:
     return [
         {
-            "method": point.method, "d_x": point.d_x, "seed": REPORT_SEED + i,
+            "method": point.method, "d_x": point.d_x, "seed": point.first_seed + i,
             "regret_fixed": f"{point.fixed['regret'][i]:.6g}",
             "regret_tuned": f"{point.tuned['regret'][i]:.6g}",
             "gradient": f"{point.tuned['gradient'][i]:.6g}",

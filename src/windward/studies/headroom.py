@@ -43,7 +43,7 @@ class Headroom:
     """
 
     scale: Scale = "laptop"
-    """paper: all cases with 4 seeds, a day; laptop: some of them with 2; smoke: for tests"""
+    """paper: all cases with 4 seeds, a day; laptop: some of them; smoke: for tests"""
     cases: tuple[str, ...] = ()
     """which, or those of the scale: pendulum-slow-sine, inverted-pendulum-force, hopper-mass,
     pendulum-calm, linear-10x5 ...; a wrong name lists them"""
@@ -142,7 +142,11 @@ def _plan(settings: Headroom, cases: list[str], methods: list[str], console: Con
         case = EVERY[name]
         best = {name: None} if case.gains else {}
         jobs = _jobs(replace(settings, compute=True), [name], methods, best, tuned)
-        done = sum(job.path(settings.runs).exists() for job in jobs)
+        done = sum(
+            stored(job, settings.runs) is not None if job.method != BEST
+            else job.path(settings.runs).exists()  # its M may be still unknown here
+            for job in jobs
+        )  # fmt: skip
         grids = [each for each in methods if METHODS[each].grid and METHODS[each].suits(case)]
         there = (folder / f"{name}.json").exists()
         reference = "-" if not case.gains else "there" if there else "to be searched for"
@@ -187,7 +191,7 @@ def _linear(settings: Headroom, names: list[str], command: str, console: Console
     found = {}
     for name in names:
         folder = settings.out / name
-        if settings.compute and not (folder / "summary.json").exists():
+        if settings.compute:  # what is finished is not run again
             study = headroom_linear.HeadroomLinear(
                 sizes=(LINEAR[name],), scale=settings.scale, out=folder,
                 how=Execution(runs=settings.runs / "linear", jobs=settings.processes),

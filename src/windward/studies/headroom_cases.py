@@ -128,7 +128,7 @@ SIZES: dict[Scale, dict[str, Any]] = {
     "laptop": {
         "cases": ("pendulum-slow-sine", "inverted-pendulum-sine-70", "cartpole-force",
                   "linear-2x1-sine", "pendulum-calm", "linear-2x1", "linear-10x5"),
-        "seeds": 2,
+        "seeds": 4,
     },
     "smoke": {
         "cases": ("pendulum-slow-sine", "pendulum-calm", "linear-2x1"), "seeds": 1,

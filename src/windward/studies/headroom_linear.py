@@ -139,7 +139,7 @@ def perform(task: Task) -> Pace:
     reference = s["method"] == BEST
     tuned = {} if reference else _tuned(METHODS[s["method"]], s)
     rows = []
-    for system in range(FIRST, FIRST + s["systems"]):
+    for system in range(s["first_system"], s["first_system"] + s["systems"]):
         p = problem(s["d_x"], s["d_u"], seed=system)
         for name in s["winds"]:
             task.check()
@@ -160,7 +160,7 @@ def _costs(
     method: Method, p: Problem, w: np.ndarray, s: Any, tuned: dict[str, float]
 ) -> np.ndarray:
     """Of each seed; infinite if one of them diverged."""
-    seeds = list(range(REPORT_SEED, REPORT_SEED + s["seeds"]))
+    seeds = list(range(s["first_seed"], s["first_seed"] + s["seeds"]))
     try:
         algorithm = method.make(p, s["h"], **tuned)
         run = ww.linear.simulate(p.system, algorithm, w, seed=seeds, keep=(), **p.settings)
@@ -181,12 +181,14 @@ def make_runs(settings: HeadroomLinear) -> list[Run]:
                 "T": settings.T, "last": settings.last, "h": settings.h,
                 "systems": settings.systems, "winds": list(dict.fromkeys(winds)),
             }  # fmt: skip
+            chosen["first_system"] = FIRST
             if name != BEST:
-                chosen["seeds"] = settings.seeds
+                chosen |= {"seeds": settings.seeds, "first_seed": REPORT_SEED}
                 if METHODS[name].grid:
                     chosen |= {
                         "tune_winds": list(settings.tune_winds),
                         "tune_systems": settings.tune_systems,
+                        "grid": computed.plain(METHODS[name].grid),
                     }
             goal = settings.T * settings.systems * len(chosen["winds"])
             runs.append(Run(f"headroom-linear {d_x}x{d_u} {name}", chosen, goal, perform))

@@ -12,7 +12,6 @@ from windward.atomic import write_rows
 from windward.figures import panels, save
 from windward.studies import computed
 from windward.studies.computed import Plan, Result
-from windward.studies.lds import REPORT_SEED
 from windward.studies.lds_report import BEST
 from windward.studies.report import Chart, Points, Section, Table, Text
 from windward.studies.scales import SMOKE
@@ -32,13 +31,13 @@ def rows_of(done: Sequence[Result]) -> list[dict[str, Any]]:
     found = []
     for each in done:
         for row in each.content["rows"] if each.run.settings["method"] != BEST else []:
-            size = size_of(each.run)
+            size, s = size_of(each.run), each.run.settings
             reference = references[size, row["system"], row["wind"]]
             base, floor = reference["base"], reference["best"]
             found += [
                 {
                     "size": size, "system": row["system"], "wind": row["wind"],
-                    "seed": REPORT_SEED + i, "method": each.run.settings["method"],
+                    "seed": s["first_seed"] + i, "method": s["method"],
                     "base_cost": f"{base:.6g}", "best_cost": f"{floor:.6g}", "cost": f"{cost:.6g}",
                     "headroom": f"{(base - cost) / (base - floor):.6g}",
                 }

@@ -24,6 +24,7 @@ from windward.studies.lds_report import BEST, COSTS, LQR
 from windward.studies.store import Pace, Run, Task
 
 REPORT_SEED = 1000  # seeds from here on are for reporting, those below for tuning
+FIRST_SEED = 2000  # of lds-low: some from 1000 on were seen when its tuning was last changed
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,8 @@ class LdsLow(Computed):
     """periods of the sinusoid for tuning"""
     periods: tuple[float, ...] = (20.0, 25.0, 40.0, 50.0, 80.0)
     """periods for reporting"""
-    tune_seeds: int = 8
-    """seeds for tuning, at each period"""
+    tune_seeds: int = 25
+    """seeds for tuning, at each period: fewer do not see that one run in a hundred goes astray"""
     seeds: int = 25
     """other seeds for reporting, at each period"""
 
@@ -145,12 +146,13 @@ def perform(task: Task) -> Pace:
                     **p.settings,
                 )  # fmt: skip
             hyper, on_edge = tuned.best, tuned.on_edge
-        seeds = list(range(REPORT_SEED, REPORT_SEED + s["seeds"]))
+        seeds = list(range(s["first_seed"], s["first_seed"] + s["seeds"]))
         run = ww.linear.simulate(
             p.system, method.make(**hyper), _winds(periods, T, p.system.d_x, len(seeds)),
             seed=seeds * len(periods), keep=(), **p.settings,
         )  # fmt: skip
         cost = run.cost.reshape(len(periods), len(seeds), T)
+    task.check()
     np.save(task.folder / COSTS, cost[shown], allow_pickle=False)
     last = cost[..., T - s["last"] :].astype(float).mean(-1)
     found = {"hyper": hyper, "on_edge": on_edge, "last": last.tolist()}
@@ -168,10 +170,12 @@ def make_runs(settings: LdsLow) -> list[Run]:
             "h": settings.h, "periods": list(settings.periods),
         }  # fmt: skip
         if each is not None:
-            chosen["seeds"] = settings.seeds
+            chosen |= {"seeds": settings.seeds, "first_seed": FIRST_SEED}
             if each.grid:
-                chosen["tune_periods"] = list(settings.tune_periods)
-                chosen["tune_seeds"] = settings.tune_seeds
+                chosen |= {
+                    "tune_periods": list(settings.tune_periods), "tune_seeds": settings.tune_seeds,
+                    "grid": computed.plain(each.grid),
+                }  # fmt: skip
         runs.append(Run(f"lds-low {method}", chosen, settings.T, perform))
     return runs
 
@@ -187,7 +191,7 @@ def run(settings: LdsLow, console: Console) -> dict[str, Any]:
         return {}
     every = methods(double_integrator(), settings.h)
     sees = {name: method.sees for name, method in every.items()}
-    return lds_report.write(plan, done, sees, REPORT_SEED, console)
+    return lds_report.write(plan, done, sees, console)
 
 
 def _check(settings: LdsLow) -> None:

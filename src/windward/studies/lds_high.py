@@ -175,6 +175,8 @@ def run(settings: LdsHigh, console: Console) -> dict[str, Any]:
     if found is None:
         return {}
     done, outcome = found
+    if not lds_high_report.rows_of(done):
+        outcome.raise_for(len(plan.runs), settings.how.runs)  # this is why
     summary = lds_high_report.write(plan, done, console)
     outcome.raise_for(len(plan.runs), settings.how.runs)
     return summary

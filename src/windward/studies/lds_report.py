@@ -51,7 +51,7 @@ def rows_of(done: Sequence[Result]) -> list[Row]:
 
 
 def write(
-    plan: Plan, done: Sequence[Result], sees: dict[str, str], first_seed: int, console: Console
+    plan: Plan, done: Sequence[Result], sees: dict[str, str], console: Console
 ) -> dict[str, Any]:
     """All files, from runs that are all finished; `sees` says what each method does."""
     rows, out, settings = rows_of(done), plan.out, plan.settings
@@ -59,7 +59,7 @@ def write(
     console.print(_terminal(cells, settings))
     with writing(out):
         _figure(plan, done)
-        write_rows(out / "runs.csv", _raw(rows, done, settings, first_seed))
+        write_rows(out / "runs.csv", _raw(rows, done, settings))
         return computed.write(
             plan, done, "LQR, GPC, BPC, Bandit GPC and MF-GPC on a double integrator",
             "How much of what the best fixed M in hindsight saves over LQR does each method "
@@ -69,6 +69,7 @@ def write(
                 row.method: {
                     "mean": row.interval.value,
                     "interval": [row.interval.low, row.interval.high],
+                    "median": float(np.median(row.headroom)),
                     "worst": float(row.headroom.min()),
                     "cost": float(row.cost.mean()),
                     "hyper": row.hyper,
@@ -79,10 +80,9 @@ def write(
         )  # fmt: skip
 
 
-def _raw(
-    rows: Sequence[Row], done: Sequence[Result], settings: Any, first_seed: int
-) -> list[dict[str, Any]]:
+def _raw(rows: Sequence[Row], done: Sequence[Result], settings: Any) -> list[dict[str, Any]]:
     (best,) = (each.content for each in done if each.run.settings["method"] == BEST)
+    first_seed = next(s["first_seed"] for r in done if "first_seed" in (s := r.run.settings))
     return [
         {
             "method": row.method, "period": period, "seed": first_seed + j,
@@ -128,7 +128,7 @@ def _found(rows: Sequence[Row], settings: Any) -> str:
     )
 
 
-COLUMNS = ("method", "sees", "headroom", "worst run", "cost", "tuned")
+COLUMNS = ("method", "sees", "headroom", "median run", "worst run", "cost", "tuned")
 
 
 def _cells(row: Row, sees: str) -> list[Any]:
@@ -136,7 +136,8 @@ def _cells(row: Row, sees: str) -> list[Any]:
         f"{key} {value:.2g}{'*' if key in row.on_edge else ''}" for key, value in row.hyper.items()
     )
     return [
-        row.method, sees, f"{row.interval:.3f}", f"{row.headroom.min():.2f}",
+        row.method, sees, f"{row.interval:.3f}", f"{np.median(row.headroom):.2f}",
+        f"{row.headroom.min():.2f}",
         f"{row.cost.mean():.2f}", tuned,
     ]  # fmt: skip
 

@@ -7,14 +7,15 @@ its folder as its id: a study that goes on later goes on there too.
 import csv
 import os
 import threading
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from windward.studies.store import CURVES, Run
+from windward.studies.store import CURVES, Run, finished
 
 EVERY = 10.0
 """seconds between looks"""
@@ -27,10 +28,18 @@ def published(project: str | None, runs: Sequence[Run], root: Path) -> Iterator[
         yield
         return
     publisher, over = Publisher(project, runs, root), threading.Event()
+    failed: list[Exception] = []
+
+    def carefully(send: Callable[[], None]) -> None:
+        """What befalls the sending befalls no run, and hides no error of theirs."""
+        try:
+            send()
+        except Exception as error:  # a server may fail in any way
+            failed.append(error)
 
     def watch() -> None:
-        while not over.wait(EVERY):
-            publisher.look()
+        while not over.wait(EVERY) and not failed:
+            carefully(publisher.look)
 
     thread = threading.Thread(target=watch, daemon=True)
     thread.start()
@@ -39,7 +48,13 @@ def published(project: str | None, runs: Sequence[Run], root: Path) -> Iterator[
     finally:
         over.set()
         thread.join()
-        publisher.close()
+        carefully(publisher.close)
+        if failed:
+            warnings.warn(
+                f"Weights & Biases failed, and some curves are not there: {failed[0]!r}; they are "
+                f"in {root}, and the same command sends them again",
+                stacklevel=3,
+            )
 
 
 class Publisher:
@@ -64,6 +79,8 @@ class Publisher:
                     if step >= there.step:  # else it is there, of an earlier command
                         there.log({k: v for k, v in numbers.items() if np.isfinite(v)}, step=step)
                 self._sent[run.name] = len(rows)
+            if run.name in self._open and finished(run, self._root) is not None:
+                self._open.pop(run.name).finish()
 
     def _begin(self, run: Run) -> Any:
         self._open[run.name] = made = self._wandb.init(
@@ -86,8 +103,13 @@ def library() -> Any:
         import wandb
     except ImportError as error:
         raise ValueError("--wandb needs Weights & Biases: pip install 'windward[wandb]'") from error
-    kept_here = os.environ.get("WANDB_MODE") in ("offline", "disabled")
-    if not kept_here and not wandb.login(prompt=False):
+    if os.environ.get("WANDB_MODE") in ("offline", "disabled"):
+        return wandb
+    try:
+        known = wandb.login(prompt=False)
+    except Exception as error:  # an unknown key, a server that does not answer
+        raise ValueError(f"Weights & Biases cannot be reached: {error}") from error
+    if not known:
         raise ValueError(
             "Weights & Biases does not know who you are: run `wandb login`, or set "
             "WANDB_MODE=offline and `wandb sync` later"

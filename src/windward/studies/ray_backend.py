@@ -136,6 +136,7 @@ def knock(address: str) -> None:
     Whatever Ray serves there is gRPC, which greets whoever greets it as HTTP/2 says.
     """
     host, colon, port = address.removeprefix("ray://").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")  # IPv6
     if address == "auto":
         return
     if not colon or not port.isdigit():
@@ -143,7 +144,7 @@ def knock(address: str) -> None:
     answer, why_not = b"", "what answers there is no Ray"
     try:
         with socket.create_connection((host, int(port)), PATIENCE) as line:
-            if os.environ.get("RAY_USE_TLS") == "1":
+            if os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"):
                 return  # it greets nobody in the clear
             line.sendall(GREETING)
             while len(answer) < FRAME and (more := line.recv(FRAME - len(answer))):

@@ -104,7 +104,7 @@ def perform(task: Task) -> Pace:
                 seed=range(s["tune_seeds"]), **common,
             )  # fmt: skip
         found = {"constants": tuned.best, "on_edge": tuned.on_edge}
-        seeds, totals = range(REPORT_SEED, REPORT_SEED + s["seeds"]), []
+        seeds, totals = range(s["first_seed"], s["first_seed"] + s["seeds"]), []
         for T in s["horizons"]:
             task.check()
             algorithm = maker(s["method"], T, **chosen)(**tuned.best)
@@ -114,6 +114,7 @@ def perform(task: Task) -> Pace:
         {"steps": T, "cost": float(np.mean(each) / T)}
         for T, each in zip(s["horizons"], totals, strict=True)
     ]
+    task.check()
     write_rows(task.folder / CURVES, rows)
     computed.leave(task, {**found, "total": totals})
     return Pace(task.run.goal, time.process_time() - began)
@@ -132,10 +133,11 @@ def make_runs(settings: RegretRate) -> list[Run]:
             if method != BEST:
                 chosen |= {
                     "smooth": case.smooth, "radius": settings.radius, "seeds": settings.seeds,
-                    "tune_seeds": settings.tune_seeds,
+                    "first_seed": REPORT_SEED, "tune_seeds": settings.tune_seeds,
+                    "grid": computed.plain(CONSTANTS),
                 }  # fmt: skip
                 label = f"regret {case.cost} {case.rates} {method}"
-            runs.append(Run(label, chosen, sum(settings.horizons), perform))
+            runs.append(Run(label, chosen, max(settings.horizons), perform))
     return list({run.name: run for run in runs}.values())
 
 
@@ -152,6 +154,7 @@ def run(settings: RegretRate, console: Console) -> dict[str, Any]:
 def _check(settings: RegretRate) -> None:
     for name in ("seeds", "tune_seeds", "h"):
         checks.integer(name, getattr(settings, name), 1)
+    checks.positive("radius", settings.radius)
     for T in (*settings.horizons, settings.tune_horizon):
         checks.integer("horizons and tune_horizon", T, 2 * settings.h)
     if len(set(settings.horizons)) < len(settings.horizons):

@@ -12,7 +12,6 @@ from windward.atomic import write_rows
 from windward.figures import panels, save
 from windward.studies import computed
 from windward.studies.computed import Plan, Result
-from windward.studies.lds import REPORT_SEED
 from windward.studies.lds_report import BEST
 from windward.studies.report import Chart, Curve, Points, Section, Table, Text
 from windward.studies.scales import SMOKE
@@ -46,6 +45,7 @@ class Fit(NamedTuple):
     """from the tuning horizon on"""
     constants: dict[str, float]
     on_edge: list[str]
+    first_seed: int
 
     @property
     def theorem(self) -> float:
@@ -73,7 +73,7 @@ def fits_of(done: Sequence[Result], settings: Any) -> list[Fit]:
         )  # fmt: skip
         fits.append(Fit(
             Case(s["cost"], s["smooth"]), s["method"], horizons, regret, best[s["cost"]], slope,
-            late, each.content["constants"], each.content["on_edge"],
+            late, each.content["constants"], each.content["on_edge"], s["first_seed"],
         ))  # fmt: skip
     return fits
 
@@ -112,7 +112,7 @@ def _raw(fits: Sequence[Fit]) -> list[dict[str, Any]]:
     return [
         {
             "cost": fit.case.cost, "rates": fit.case.rates, "method": fit.method, "T": int(T),
-            "seed": REPORT_SEED + j, "regret": f"{fit.regret[i, j]:.7g}",
+            "seed": fit.first_seed + j, "regret": f"{fit.regret[i, j]:.7g}",
             "best_cost": f"{fit.best[i]:.7g}",
         }
         for fit in fits

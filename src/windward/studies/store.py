@@ -187,11 +187,12 @@ def _work(run: Run, folder: Path, lock: Lock) -> None:
         warnings.simplefilter("default")
         pace = run.do(Task(run, folder, check))
     check()
-    _board(run, folder)
     told = (str(each.message) for each in caught if not issubclass(each.category, OF_CODE))
     done = Done(run.goal, pace, tuple(dict.fromkeys(told)))
     write_text(folder / FINISHED, json.dumps(done._asdict(), indent=1) + "\n")
     (folder / ERROR).unlink(missing_ok=True)
+    with suppress(OSError):  # it can be made again of the curve
+        _board(run, folder)
 
 
 def _board(run: Run, folder: Path) -> None:

@@ -246,6 +246,8 @@ def _check(tuning: Tune) -> None:
     checks.integer("search_seed", tuning.search_seed, 0)
     checks.positive("decades", tuning.decades)
     checks.positive("eta", tuning.study.agent.robust.eta)
+    if tuning.study.how.wandb is not None:
+        raise ValueError("--wandb is for `windward run`: a search sends nothing there")
     if not tuning.study.how.train:
         raise ValueError("a search trains: --no-train is for studies")
     low, high = tuning.sigma_range
