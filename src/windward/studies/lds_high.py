@@ -66,7 +66,7 @@ class LdsHigh(Computed):
     """other seeds for reporting, in each wind"""
 
 
-SMOKE: dict[str, Any] = {
+SMALL: dict[str, Any] = {
     "d_x": 3, "d_u": 2, "systems": 2, "horizons": (200,), "tune_winds": ("sine 16",),
     "winds": ("sine 20",), "tune_seeds": 1, "seeds": 2,
 }  # fmt: skip
@@ -168,7 +168,7 @@ def make_runs(settings: LdsHigh) -> list[Run]:
 def run(settings: LdsHigh, console: Console) -> dict[str, Any]:
     """Does what is not finished, and writes what there is."""
     command = computed.command_of("lds-high", settings, LdsHigh())
-    settings = computed.sized(settings, LdsHigh(), SMOKE)
+    settings = computed.sized(settings, LdsHigh(), SMALL)
     _check(settings)
     plan = Plan("lds-high", settings, make_runs(settings), command, ("systems", "horizons"))
     found = computed.compute(plan, console)
