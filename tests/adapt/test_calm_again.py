@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt.guard import CARE, CARE_OF_NOISE, LEAST, LOOK, VAIN, Guard
+from windward.adapt.guard import CARE, CARE_OF_NOISE, LOOK, VAIN, Guard
+from windward.adapt.trial import LEAST
 
 STEPS = 100
 SILENT = LOOK[0] * VAIN  # adapted episodes after which the wind has stopped

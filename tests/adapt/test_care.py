@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt.guard import CARE, EARLY, FIRST, LEAST, Guard
+from windward.adapt.guard import CARE, EARLY, Guard
+from windward.adapt.trial import FIRST, LEAST
 
 
 def end(guard: Guard, total: float, fell: bool = True) -> bool:

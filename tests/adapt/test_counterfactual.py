@@ -313,14 +313,14 @@ def test_the_search_goes_on_and_begins_anew_when_the_record_has_doubled():
     env = made(length=30)
     ran(env, 30)
     teacher = env._module.teacher
-    begun, generation = teacher._begun, int(teacher._cma.generation)
+    begun, generation = teacher.drawing.begun, int(teacher.drawing.state.generation)
     assert begun <= 30
     assert generation > 0
     teacher.update()
-    assert (teacher._begun, int(teacher._cma.generation)) == (begun, generation + 1)
+    assert (teacher.drawing.begun, int(teacher.drawing.state.generation)) == (begun, generation + 1)
     drive(env, policy, 2 * begun, env.unwrapped._get_obs())
     teacher.update()
-    assert teacher._begun >= 2 * begun
+    assert teacher.drawing.begun >= 2 * begun
 
 
 def test_where_all_stand_nothing_is_looked_for(monkeypatch):
@@ -354,7 +354,7 @@ def test_short_windows_and_short_records(settings):
     env = made(length=30, **settings)
     ran(env, 40 if "h" in settings else 4)
     assert not env.faults
-    assert env._module.teacher._cma.generation > 0
+    assert env._module.teacher.drawing.state.generation > 0
 
 
 def test_where_nothing_is_found_smaller_steps_are_tried(monkeypatch):
@@ -366,7 +366,7 @@ def test_where_nothing_is_found_smaller_steps_are_tried(monkeypatch):
     sizes, waits = [], []
 
     def updated(count, plain=teacher.pace.updated, **what):
-        sizes.append(float(teacher._cma.step))
+        sizes.append(float(teacher.drawing.state.step))
         plain(count, **what)
         waits.append(teacher.pace.wait)
 
@@ -385,40 +385,42 @@ def test_after_a_fall_steps_are_large_again():
     ran(env, 30)
     teacher = env._module.teacher
     teacher.pace.scale = 2
-    teacher.after(np.zeros(2), False, False, False)
+    teacher.after(np.zeros(2), 0.0, False, False, False)
     assert teacher.pace.scale == 2
     teacher.update()
-    generation = int(teacher._cma.generation)
-    teacher.after(np.zeros(2), False, True, True)
+    generation = int(teacher.drawing.state.generation)
+    teacher.after(np.zeros(2), 0.0, False, True, True)
     assert teacher.pace.scale == 0
-    assert teacher._begun_scale == 0  # and the search began anew
-    assert teacher._cma.generation <= generation + 5
+    assert teacher.drawing.begun_scale == 0  # and the search began anew
+    assert teacher.drawing.state.generation <= generation + 5
 
 
 def test_a_coordinate_that_begins_to_move_is_met_at_once():
     env = made(length=30)
     ran(env, 30)
     teacher = env._module.teacher
-    assert not teacher._basis.reshape(-1, 5, 2)[..., 0].any()
+    assert not teacher.drawing.basis.reshape(-1, 5, 2)[..., 0].any()
     last = teacher.record.pieces[-1][-1]
     teacher.record.add(last.x, np.array([0.5, 0.1]), last.phi)
     teacher.record.add(last.x, np.array([0.5, 0.1]), last.phi)
-    begun = teacher._begun
-    teacher._renew()
-    assert teacher._begun > begun
-    assert teacher._basis.reshape(-1, 5, 2)[..., 0].any()
+    begun = teacher.drawing.begun
+    teacher.drawing.renew(teacher.record, teacher.pace, teacher.M)
+    assert teacher.drawing.begun > begun
+    assert teacher.drawing.basis.reshape(-1, 5, 2)[..., 0].any()
 
 
 def test_a_search_that_came_to_rest_begins_anew_around_M():
     env = made(length=30)
     ran(env, 40)
     teacher = env._module.teacher
-    teacher.M = teacher._maps(np.arange(1.0, 1.0 + len(teacher._cma.mean)))[0]
-    teacher._cma = teacher._cma._replace(step=np.array(1e-3))
-    teacher._renew()
-    assert teacher._cma.generation == 0
-    assert teacher._cma.step == QUICK.step
-    np.testing.assert_allclose(teacher._maps(teacher._cma.mean)[0], teacher.M, atol=1e-9)
+    teacher.M = teacher.drawing.maps(np.arange(1.0, 1.0 + len(teacher.drawing.state.mean)))[0]
+    teacher.drawing.state = teacher.drawing.state._replace(step=np.array(1e-3))
+    teacher.drawing.renew(teacher.record, teacher.pace, teacher.M)
+    assert teacher.drawing.state.generation == 0
+    assert teacher.drawing.state.step == QUICK.step
+    np.testing.assert_allclose(
+        teacher.drawing.maps(teacher.drawing.state.mean)[0], teacher.M, atol=1e-9
+    )
 
 
 def test_replays_of_long_episodes_are_spread_and_judge_further(monkeypatch):

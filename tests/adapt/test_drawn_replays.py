@@ -209,7 +209,7 @@ def test_the_right_sign_is_found(sign):
             line.x = line.step(line.x[None], u)[0][0] + w
             teacher.simulator.x = line.x
             assert teacher.amend(w[None], None)[0] == w
-            teacher.after(w, True, False, t == 79)
+            teacher.after(w, 0.0, True, False, t == 79)
     assert "began to correct" in teacher.decisions[0]
     (M,) = teacher.M_for_w_hat
     assert sign * (M[1, 0] - M[0, 0]) < -1.0  # logits

@@ -204,11 +204,11 @@ def test_discrete_actions_hold_no_constant() -> None:
     assert len(np.unique(coded, axis=0)) == 3
 
 
-def pendulum(scale: float) -> ww.RobustWrapper:
+def pendulum(scale: float, guard: bool = False) -> ww.RobustWrapper:
     """Replays that look for flaws, and never for M."""
     env = ww.envs.Disturbed(gym.make("Pendulum-v1"), "sine:amp=0.25,period=60", channel="qvel")
     return ww.RobustWrapper(
-        env, signal="pd3", model=load_model("shipped", "Pendulum-v1"), seed=0,
+        env, signal="pd3", model=load_model("shipped", "Pendulum-v1"), seed=0, guard=guard,
         simulator={"scale": {"mass": scale}}, search=ww.adapt.Search(every=10_000, at_most=10_000),
     )  # fmt: skip
 

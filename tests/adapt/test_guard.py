@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt import guard as guards
+from windward.adapt import trial
 from windward.adapt.guard import Guard
 
 
@@ -27,7 +27,7 @@ def play(
 def test_the_base_policy_is_asked_seldom_and_ever_more_seldom() -> None:
     rested = play(Guard(), adapted=100.0, base=50.0, episodes=60)
     at = np.flatnonzero(rested)
-    assert at[0] == guards.FIRST
+    assert at[0] == trial.FIRST
     assert (np.diff(np.diff(at)) == 1).all()  # the gaps grow by one
     assert len(at) < 12
 
@@ -38,7 +38,7 @@ def test_harm_is_met_by_stepping_back_longer_each_time() -> None:
     back = [each for each in guard.decisions if "stepped back" in each]
     assert "50 % worse" in back[0]
     assert [int(each.split()[-1]) for each in back] == [
-        guards.REST * 2**i for i in range(len(back))
+        trial.Trial.rest * 2**i for i in range(len(back))
     ]
     assert len(back) >= 3
     assert np.mean(rested) > 0.6  # most episodes are the base policy's
@@ -72,7 +72,7 @@ def test_an_adapted_pole_that_stands_more_often_goes_on() -> None:
 
 def test_a_change_of_the_wind_ends_a_rest() -> None:
     guard = Guard()
-    while guard._next_rest < guards.LONGEST:
+    while guard._next_rest < trial.LONGEST:
         play(guard, adapted=50.0, base=100.0, episodes=1)
     while guard._rest < 20:
         play(guard, adapted=50.0, base=100.0, episodes=1)
@@ -85,7 +85,7 @@ def test_a_change_of_the_wind_ends_a_rest() -> None:
 
 def test_less_evidence_than_asked_for_decides_nothing() -> None:
     guard = Guard()
-    play(guard, adapted=0.0, base=1e6, episodes=guards.FIRST + 1)
+    play(guard, adapted=0.0, base=1e6, episodes=trial.FIRST + 1)
     assert not guard.decisions
 
 
@@ -139,7 +139,7 @@ def test_in_the_wrapper_the_base_policy_acts_alone_while_resting() -> None:
     np.testing.assert_allclose(resting, -0.1)  # no correction and no noise
     assert any("stepped back" in each for each in env.decisions)
     assert env.faults == {}
-    assert not any(rests for _, rests in played[: guards.FIRST])
+    assert not any(rests for _, rests in played[: trial.FIRST])
 
 
 def test_info_tells_when_something_was_decided() -> None:
@@ -225,7 +225,7 @@ def test_without_a_guard_every_episode_is_adapted(options: dict[str, object]) ->
 
 def test_frozen_nobody_rests() -> None:
     env = wrapped()
-    episodes(env, guards.FIRST)
+    episodes(env, trial.FIRST)
     env.freeze()
     assert not any(rests for _, rests in episodes(env, 3, None))
 

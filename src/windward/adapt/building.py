@@ -95,7 +95,7 @@ def make_module(
         if not actuation.discrete:  # else the agent itself draws
             options |= {"sigma": 0.0, "every_steps": EVERY_STEPS}
         policy = _replayed(actuation, model, spaces[1])
-        teacher = _teacher(source, policy, options, seed, search)
+        teacher = _teacher(source, policy, options, seed, search, guarded)
     elif search is not None:
         raise ValueError(f"search= is for gradient={COUNTERFACTUAL!r}; got gradient={gradient!r}")
     elif gradient != "reinforce":
@@ -113,7 +113,8 @@ def make_module(
     algorithm = _algorithm(actuation, source, options)
     engine = Engine(algorithm, rows, shared, seed)
     guard = None
-    # With a simulator replays judge M; returns of several rows at once are not told apart.
+    # With a simulator replays judge M, and ask for returns if it is wrong; returns of several rows
+    # at once are not told apart.
     if guarded and teacher is None and rows == 1:
         # PD1 is made of the noise that would not be there.
         waits = not begins and not source.signal.uses_score
@@ -192,6 +193,7 @@ def _teacher(
     options: dict[str, Any],
     seed: int,
     search: Search | None,
+    doubting: bool,
 ) -> Counterfactual:
     """Replays with the simulator of PD3; more careful ones, or none, with one that was learned."""
     simulator, refusal = _simulator_of(source), ""
@@ -202,7 +204,7 @@ def _teacher(
             refusal = f"no replays: the learned simulator misses {percent(missed)} of the motion"
         search = search or Search(margin=max(Search.margin, MARGIN * missed))
     h = options.get("h", 5)
-    return Counterfactual(simulator, policy, h, seed, search, refusal)
+    return Counterfactual(simulator, policy, h, seed, search, refusal, doubting)
 
 
 def _simulator_of(source: Source) -> Simulator | LearnedSimulator | None:

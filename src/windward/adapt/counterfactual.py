@@ -5,7 +5,7 @@ from some recorded states; then M, 0, M/2, the best of the generation, the searc
 that cancel ŵ are replayed from states that are drawn anew. The best of those that beat 0, the base
 policy, beyond doubt, by a margin and by its spread over the states or nowhere worse, and that seem
 better than M, takes M's place. So a candidate is not judged by the replays that chose it, and the
-base policy is always among them.
+base policy is always among them. Where the simulator is found to be wrong, returns judge as well.
 """
 
 from typing import Any
@@ -14,10 +14,11 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from windward import checks
-from windward.adapt import cma
 from windward.adapt.amended import Amended
 from windward.adapt.cancelling import cancelling
 from windward.adapt.choosing import BASE, HALF, choose
+from windward.adapt.doubt import Doubt
+from windward.adapt.drawing import Drawing
 from windward.adapt.flaw import flaw
 from windward.adapt.pace import LONGEST, Pace
 from windward.adapt.predictable import LEAST
@@ -28,12 +29,10 @@ from windward.adapt.search import Search
 from windward.bases.dynamics import LearnedSimulator
 from windward.envs.simulators import Simulator
 
-NARROW, WIDE = 0.03, 10.0  # of the first step: with less or more the search begins anew
 LONG = 3  # replays that an episode must be longer than for them to be spread over all of it
 SURER = 2  # times as many judges as usual that are asked as well before M begins to act
 ENOUGH = 200  # predictions of ŵ that tell nothing, with which an M that acts gives way
 LOOK = 1000  # steps of an episode after which the simulator's flaws are looked for anyway
-SEARCH = "search_"  # arrays of a file that are the search's
 
 
 class Counterfactual:
@@ -47,6 +46,7 @@ class Counterfactual:
         seed: int,
         search: Search | None = None,
         refusal: str = "",
+        doubting: bool = True,
     ) -> None:
         if search is not None and not isinstance(search, Search):
             raise ValueError(f"search must be a windward.adapt.Search; got {search!r}")
@@ -54,6 +54,7 @@ class Counterfactual:
         self.refusal = refusal
         """why nothing is replayed, if nothing is"""
         self._shape = (h, policy.d_u, simulator.d_x)
+        self._doubting = doubting
         self._seed = seed
         self.reset()
 
@@ -64,18 +65,17 @@ class Counterfactual:
         """what replays run in"""
         self.M = np.zeros(self._shape)
         """for ŵ in its sizes"""
-        self._basis = np.zeros((0, self._shape[0] * self._shape[2]))
-        """components of the window in which the search draws"""
-        self._cma = cma.start(np.zeros(0), self.search.step)
+        self.drawing = self._undrawn()
         self._rng = np.random.default_rng((self._seed, 7))
         self.pace = self._even()
-        self._begun, self._begun_scale, self._unlooked = 0, 0, 0
-        self.episode = 0
+        self.episode = self._unlooked = 0
         self.decisions: list[str] = [self.refusal] if self.refusal else []
         """what was decided about M, in sentences"""
         self._x: np.ndarray | None = None
         self._u: np.ndarray | None = None
         self._phi = np.zeros(0)
+        self.doubt = Doubt(self.say)
+        """asks returns, if the simulator is wrong"""
 
     @property
     def M_for_w_hat(self) -> np.ndarray:
@@ -88,6 +88,10 @@ class Counterfactual:
         pushes = self.simulator.pushes if isinstance(self.simulator, LearnedSimulator) else None
         return Record(h, d_w, d_w + self.policy.d_u, self.search.kept, pushes)
 
+    def _undrawn(self) -> Drawing:
+        """A search that has not begun."""
+        return Drawing(self._shape, self.search.step, self.search.components)
+
     def _even(self) -> Pace:
         """A pace of which nothing is known; what is learned goes astray in long replays."""
         usual = max(self.search.horizon, self.search.after_end)
@@ -98,11 +102,13 @@ class Counterfactual:
         """An episode begins, wherever the last one was."""
         self.record.cut()
         self.pace.left()
+        self.doubt.left()
 
     def torn(self) -> None:
         """Steps of this episode were not seen."""
         self.record.cut()
         self.pace.torn = True
+        self.doubt.torn()
 
     def before(self, x: Any, u: np.ndarray) -> None:
         """Called before the environment is stepped, with observation and action, rows."""
@@ -127,10 +133,22 @@ class Counterfactual:
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused later
             return np.asarray(w_hat - phi @ Theta.T)
 
-    def after(self, w_hat: np.ndarray, usable: bool, terminated: bool, ended: bool) -> bool:
-        """A step is over; whether M may have changed."""
+    def after(
+        self, w_hat: np.ndarray, reward: float, usable: bool, terminated: bool, ended: bool
+    ) -> bool:
+        """A step is over; whether M may have changed, or whose turn it is."""
         if self.refusal:
             return False
+        rested = self.doubt.resting
+        self.doubt.see(reward, acts=bool(self.M.any()) and not rested)
+        self.episode += ended
+        if ended and self.doubt.end():
+            self._anew(np.ones(self._shape[2], dtype=bool))
+        changed = self._learn(w_hat, usable, terminated, ended)
+        return changed or self.doubt.resting != rested
+
+    def _learn(self, w_hat: np.ndarray, usable: bool, terminated: bool, ended: bool) -> bool:
+        """Records a step and looks for a better M when it is time to; whether M may be another."""
         recorded = usable and self._x is not None
         if recorded:
             assert self._x is not None
@@ -138,7 +156,6 @@ class Counterfactual:
             self._unlooked += 1
         due = self.pace.step(recorded, terminated)
         if ended:
-            self.episode += 1
             self.pace.left()
         if ended or not usable:
             self.record.cut()
@@ -148,7 +165,7 @@ class Counterfactual:
         # Small matrix products are slower on many threads than on one.
         with threadpool_limits(1, user_api="blas"):
             mended = look and self._mend()
-            due = max(due, int(mended))
+            due = 0 if self.doubt.away else max(due, int(mended))
             found = [self.update() for _ in range(due)]
         if due:
             self.pace.updated(due, found=any(found), idle=not self.M.any(), ended=ended)
@@ -174,14 +191,19 @@ class Counterfactual:
         if new.any():
             right = "what a step tells of its error is put right" if now.any() else "it stays so"
             self.say(f"the simulator is wrong: {right}")
-            # M answered to another ŵ there, and the search is wherever that led it.
-            self.M = np.where(new, 0.0, self.M)
-            self._begun = self.pace.scale = self.pace.vain = 0
+            self._anew(new)  # M answered to another ŵ there
+            if self._doubting:
+                self.doubt.wake()
         other = bool(new.any() or (found.wind != self.record.wind).any())
         self.amended.Theta = now
         self.record.amend(now - Theta)
         self.record.look(found.wind, found.a)
         return other
+
+    def _anew(self, of: np.ndarray) -> None:
+        """M does not act on such numbers of ŵ any more, and the search begins anew."""
+        self.M = np.where(of, 0.0, self.M)
+        self.drawing.begun = self.pace.scale = self.pace.vain = 0
 
     def _starts(self, count: int, *, judging: bool = False) -> list[Start]:
         """Where replays begin, each with a wind and a luck of its own.
@@ -208,21 +230,19 @@ class Counterfactual:
         if not self.record.tells(ENOUGH if M.any() else LEAST):
             # What M answers to noise comes too late; what replays found was luck.
             return self._rest("the past tells nothing of the disturbance")
-        self._renew()
-        if not len(self._basis):
+        self.drawing.renew(self.record, self.pace, M)
+        if not len(self.drawing.basis):
             return False  # no window has been pushed yet
         starts = self._starts(self.search.starts)
         if M.any():
             now, stood = self._replay(M[None], starts)
             if stood.all() and not np.ptp(now):
                 return False  # every step is worth the same, and none is lost
-        points = cma.ask(self._cma, self._rng)
-        costs = self._generation(self._maps(points), starts)
+        points = self.drawing.ask(self._rng)
+        costs = self._generation(self.drawing.maps(points), starts)
         candidates = [M, 0 * M, 0.5 * M]
         if costs is not None:
-            self._cma = cma.tell(self._cma, points, costs)
-            best = np.stack([points[costs.argmin()], self._cma.mean])
-            candidates.extend(self._maps(best))
+            candidates.extend(self.drawing.tell(points, costs))
         candidates.extend(self._cancelling())
         found = self._judge(np.stack(candidates))
         self.pace.searched(idle=not self.M.any())
@@ -264,26 +284,6 @@ class Counterfactual:
         found[half] = np.concatenate(tried).mean(axis=0)
         return found
 
-    def _renew(self) -> None:
-        """Begins the search anew around M, when the record is twice as long or it came to rest."""
-        step = self._cma.step / self.pace.first_step
-        moves = np.tile(self.record.per_size > 0, self._shape[0])
-        met = not np.any(moves & ~self._basis.any(axis=0))  # no coordinate moves for the first time
-        same = met and self._begun_scale == self.pace.scale
-        if NARROW < step < WIDE and same and self.record.steps < 2 * self._begun:
-            return
-        self._basis, self._begun = self.record.features(self.search.components), self.record.steps
-        self._begun_scale = self.pace.scale
-        d_u = self._shape[1]
-        mean = self.M.swapaxes(0, 1).reshape(d_u, -1) @ np.linalg.pinv(self._basis)
-        self._cma = cma.start(mean.ravel(), self.pace.first_step)
-
-    def _maps(self, points: np.ndarray) -> np.ndarray:
-        """Points of the search as M: (n, h, d_u, d_w)."""
-        h, d_u, d_w = self._shape
-        maps = points.reshape(-1, d_u, len(self._basis)) @ self._basis
-        return np.asarray(maps.reshape(-1, d_u, h, d_w).swapaxes(1, 2))
-
     def _judge(self, candidates: np.ndarray) -> bool:
         """Puts the best candidate that beats the base policy beyond doubt in M's place."""
         costs = self._costs(candidates, self.search.judges)
@@ -319,43 +319,43 @@ class Counterfactual:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Everything in numbers, for a file."""
-        state = {f"{SEARCH}{name}": each for name, each in self._cma._asdict().items()}
-        own = {"M": self.M, "basis": self._basis, "Theta": self.amended.Theta}
-        return {**self.record.arrays(), **own, **state}
+        own = {"M": self.M, "Theta": self.amended.Theta}
+        return {**self.record.arrays(), **own, **self.drawing.arrays()}
 
     def memory(self) -> dict[str, Any]:
         """The rest, as JSON can hold it."""
         return {
             "generator": self._rng.bit_generator.state,
             "counts": {name: getattr(self, name) for name in COUNTS},
+            "drawing": self.drawing.memory(),
             "pace": self.pace.memory(),
+            "doubt": self.doubt.memory(),
             "decisions": self.decisions,
         }
 
     def restore(self, arrays: dict[str, np.ndarray], memory: dict[str, Any]) -> None:
         """Goes on from what `arrays` and `memory` gave; what does not fit changes nothing."""
-        fresh, (h, d_u, d_w) = self._blank(), self._shape
+        fresh, drawing = self._blank(), self._undrawn()
+        pace, doubt = self._even(), Doubt(self.say)
         try:
             fresh.restore(arrays, self.simulator.d_x)
             counts = {name: checks.integer(name, memory["counts"][name], 0) for name in COUNTS}
-            pace = self._even()
             pace.restore(memory["pace"])
+            doubt.restore(memory["doubt"])
+            drawing.restore(arrays, memory["drawing"])
             rng = np.random.default_rng(0)
             rng.bit_generator.state = memory["generator"]
             decisions = [str(each) for each in memory["decisions"]]
             M, Theta = (checks.finite_array(name, arrays[name]) for name in ("M", "Theta"))
             checks.shape("M", M, self._shape, "(h, d_u, d_w)")
             checks.shape("Theta", Theta, self.amended.Theta.shape, "(d_x, d_x + d_u)")
-            basis = checks.finite_array("basis", arrays["basis"])
-            checks.shape("basis", basis, (len(basis), h * d_w), "(components, h d_w)")
-            state = cma.restored(arrays, SEARCH, d_u * len(basis))
         except (KeyError, TypeError, IndexError) as error:
             raise ValueError(f"it is no record of replays: {error!r}") from error
         self.record, self._rng, self.decisions = fresh, rng, decisions
-        self.M, self._basis, self._cma = M, basis, state
-        self.amended.Theta, self.pace = Theta, pace
+        self.M, self.amended.Theta = M, Theta
+        self.drawing, self.pace, self.doubt = drawing, pace, doubt
         for name, value in counts.items():
             setattr(self, name, value)
 
 
-COUNTS = ("_begun", "_begun_scale", "_unlooked", "episode")
+COUNTS = ("_unlooked", "episode")

@@ -1,9 +1,7 @@
-"""Whether adaptation pays, judged by returns where no simulator can say.
+"""Whether adaptation pays, judged by returns (adapt/trial.py) where no simulator can say.
 
-Now and then an episode is left to the base policy alone: M = 0, no noise, nothing learned. If
-adapted episodes earn less than those, beyond doubt, adaptation steps back: M returns to 0 and the
-base policy acts for some episodes, for twice as many each time. It begins again after them, or
-as soon as the base policy's own returns say that the wind is another.
+In an episode that is left to the base policy M = 0, without noise, and nothing is learned; after a
+step back M begins at 0 again.
 
 Where episodes end by themselves (a fall) noise may cost far more than it teaches, and where ŵ is
 made of values it may be their error and no wind: there noise begins with a small share of its size.
@@ -18,25 +16,12 @@ from typing import Any
 import numpy as np
 
 from windward import checks
-from windward.adapt.comparing import below, error2, mean
+from windward.adapt.comparing import error2, mean
 from windward.adapt.predictable import Predictable
+from windward.adapt.trial import KEPT, LEAST, Trial
 
-FIRST = 4
-"""adapted episodes before the first of the base policy"""
-KEPT = 12
-"""returns of either kind that are remembered"""
-LEAST = (4, 2)
-"""adapted and base episodes without which nothing is judged"""
-DOUBT = 1.5
-"""standard errors that a difference must have"""
-CHANGED = 4.0
-"""the same for the base policy's own returns, before the wind is taken for another one"""
 SURE = 2.0
-"""those that are added to a loss before it is called bearable"""
-REST = 4
-"""episodes that the base policy acts after the first step back"""
-LONGEST = 64
-"""and at most"""
+"""standard errors that are added to a loss before it is called bearable"""
 REACH = 2.0
 """times the size of the base policy's actions, in shares of their range, that noise and steps are
 scaled to: who moves little is to be disturbed by little"""
@@ -59,7 +44,7 @@ VAIN = 2
 """such looks in a row that told nothing, with which the wind has stopped: one may hold a glitch"""
 
 
-class Guard:
+class Guard(Trial):
     """Decides from returns whether the next episode is adapted or left to the base policy.
 
     With a size of windows, (h, d_w), nothing is adapted before ŵ can be told from its past.
@@ -82,12 +67,7 @@ class Guard:
 
     def reset(self) -> None:
         """As when it was made."""
-        self.adapted: list[float] = []
-        """returns of the last adapted episodes"""
-        self.base: list[float] = []
-        """returns of the last episodes of the base policy"""
-        self.resting = False
-        """whether the base policy acts alone now"""
+        super().reset()
         self.episode = 0
         self.decisions: list[str] = []
         """what was decided, in sentences"""
@@ -106,9 +86,6 @@ class Guard:
         """whether it wants to see ŵ"""
         self._trusts = False
         self._acted, self._acts = 0.0, 0
-        self._total = 0.0
-        self._until_base, self._gap = FIRST, 2
-        self._rest, self._next_rest = 0, REST
 
     @property
     def reach(self) -> float:
@@ -180,22 +157,18 @@ class Guard:
         self.waiting, self.looks, self._trusts, self.wary = False, False, True, True
 
     def torn(self) -> None:
-        """Part of an episode was not seen: its return tells nothing, and ŵ does not follow on."""
-        self._total = math.nan
+        """As of returns; ŵ does not follow on either."""
+        super().torn()
         self._past.cut()
 
-    def step(self, reward: float) -> None:
-        """One step's reward; NaN where it is not known."""
-        self._total += reward
-
     def left(self) -> None:
-        """An episode was left before its end: its return tells nothing."""
-        self._total = 0.0
+        """As of returns; ŵ does not follow on either."""
+        super().left()
         self._past.cut()
 
     def end(self, fell: bool = False) -> bool:
         """An episode is over, by itself or by a limit of time; whether M is to be forgotten."""
-        total, self._total = self._total, 0.0
+        total = self._take()
         self.episode += 1
         self._past.cut()
         afraid = not self.resting and self._falls(fell)
@@ -205,9 +178,7 @@ class Guard:
             return True
         if afraid or not math.isfinite(total):
             return afraid  # its return is of noise that is no longer; or it had a fault
-        kept = self.base if self.resting else self.adapted
-        kept.append(total)
-        del kept[:-KEPT]
+        self._keep(total, of_base=self.resting)
         return self._after_base() if self.resting else self._after_adapted()
 
     def _calm(self, whole: bool) -> bool:
@@ -241,46 +212,17 @@ class Guard:
         )
         return True
 
-    def _after_base(self) -> bool:
-        if self._rest > 1:
-            self._rest -= 1
-            if not self._wind_changed():
-                return False
-            self.say("began again: the base policy's returns have changed")
-        elif self._rest == 1:
-            self.say("began again")
-        self._rest, self.resting = 0, False
-        return self._judge()
+    def _unharmed(self, loss: float) -> None:
+        """Dares more."""
+        enough = KEPT if self._doubtful else LEAST[0]
+        if self.care < 1 and len(self.adapted) >= enough and self._bearable(loss):
+            self.care, self.adapted = min(2 * self.care, 1.0), []
 
-    def _after_adapted(self) -> bool:
-        self._until_base -= 1
-        if self._until_base <= 0:
-            self._until_base, self._gap, self.resting = self._gap, self._gap + 1, True
-        return False
-
-    def _judge(self) -> bool:
-        """Steps back if adapted episodes were worse beyond doubt; dares more if they were not."""
-        if len(self.adapted) < LEAST[0] or len(self.base) < LEAST[1]:
-            return False
-        loss = mean(self.base) - mean(self.adapted)
-        doubt = DOUBT * math.sqrt(error2(self.base) + error2(self.adapted))
-        if not loss > 0 or not (loss > doubt or below(self.adapted, self.base)):
-            enough = KEPT if self._doubtful else LEAST[0]
-            if self.care < 1 and len(self.adapted) >= enough and self._bearable(loss):
-                self.care, self.adapted = min(2 * self.care, 1.0), []
-            return False
-        percent = 100 * loss / max(abs(mean(self.base)), 1e-12)
-        less = ""
-        if self._careful:
-            self.care = max(self.care / 4, self._least)
-            less = f", and noise has {100 * self.care:.1f} % of its size after that"
-        self.say(
-            f"stepped back: {len(self.adapted)} adapted episodes were {percent:.0f} % worse than "
-            f"{len(self.base)} of the base policy, which acts for the next {self._next_rest}{less}"
-        )
-        self._rest, self._next_rest = self._next_rest, min(2 * self._next_rest, LONGEST)
-        self.resting, self.adapted, self.base = True, [], []
-        return True
+    def _harmed(self) -> str:
+        if not self._careful:
+            return ""
+        self.care = max(self.care / 4, self._least)
+        return f", and noise has {100 * self.care:.1f} % of its size after that"
 
     def _bearable(self, loss: float) -> bool:
         """Whether little may be lost, at most, even if the few returns of a kind are alike by luck.
@@ -291,29 +233,20 @@ class Guard:
         shares = len(both) / len(self.adapted) + len(both) / len(self.base)
         return loss + SURE * math.sqrt(shares * error2(both)) <= BEARABLE * abs(mean(self.base))
 
-    def _wind_changed(self) -> bool:
-        """Whether the newest of the base policy's returns are unlike those before them."""
-        old, new = self.base[: -LEAST[1]], self.base[-LEAST[1] :]
-        if len(old) < LEAST[0]:
-            return False
-        return abs(mean(old) - mean(new)) > CHANGED * math.sqrt(error2(old) + error2(new))
-
     def say(self, what: str) -> None:
         """One more sentence of what was decided, or found."""
         self.decisions.append(f"after episode {self.episode}: {what}")
 
     def memory(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
-        lists = {name: list(getattr(self, name)) for name in LISTS}
-        rest = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, *NUMBERS)}
-        return lists | rest | {"past": self._past.memory()}
+        own = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, *NUMBERS)}
+        rest = {"decisions": list(self.decisions), "past": self._past.memory()}
+        return super().memory() | own | rest
 
     def restore(self, memory: Any) -> None:
         """Goes on from what `memory` gave; what does not fit changes nothing."""
         try:
-            found: dict[str, Any] = {name: list(memory[name]) for name in LISTS}
-            for name in ("adapted", "base"):
-                found[name] = [float(each) for each in found[name]]
+            found = self._remembered(memory) | {"decisions": list(memory["decisions"])}
             found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
             found |= {name: bool(memory[name]) for name in FLAGS}
             found |= {name: float(memory[name]) for name in NUMBERS}
@@ -331,8 +264,6 @@ class Guard:
             setattr(self, name, value)
 
 
-LISTS = ("adapted", "base", "decisions")
-COUNTS = ("episode", "_until_base", "_gap", "_rest", "_next_rest", "_acts", "_whole", "_looked",
-          "_vain", "_needed")  # fmt: skip
-FLAGS = ("resting", "waiting", "wary", "looks", "_trusts")
-NUMBERS = ("_total", "_acted", "size", "care")
+COUNTS = ("episode", "_acts", "_whole", "_looked", "_vain", "_needed")
+FLAGS = ("waiting", "wary", "looks", "_trusts")
+NUMBERS = ("_acted", "size", "care")

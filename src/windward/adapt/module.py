@@ -98,9 +98,19 @@ class Module:
         return self.guard is not None and self.guard.resting and not self.frozen
 
     @property
+    def compares(self) -> bool:
+        """Whether the teacher leaves this episode to the base policy; it goes on learning."""
+        return self.teacher is not None and self.teacher.doubt.resting and not self.frozen
+
+    @property
     def waiting(self) -> bool:
         """Whether the guard has seen nothing in ŵ yet that M could act on."""
         return self.guard is not None and self.guard.waiting and not self.frozen
+
+    @property
+    def left_alone(self) -> bool:
+        """Whether this episode, or the rest of it, is the base policy's."""
+        return self.resting or self.compares or self.waiting
 
     @property
     def explores(self) -> bool:
@@ -118,6 +128,7 @@ class Module:
         self.frozen = True
         if self.teacher is not None:
             self.teacher.torn()  # what comes after thawing does not follow on what was
+            self._follow_if_compared()
         if not self.explores:
             self.engine.quieten()
 
@@ -125,9 +136,11 @@ class Module:
         """Adapts again, from where it was."""
         if self.frozen and self.guard is not None:  # which saw nothing meanwhile
             (self.guard.torn if self.mid_episode.any() else self.guard.left)()
-        if self.frozen and self.teacher is not None and self.mid_episode.any():
-            self.teacher.torn()
-        self.frozen = False
+        thaws, self.frozen = self.frozen, False
+        if thaws and self.teacher is not None:
+            if self.mid_episode.any():
+                self.teacher.torn()
+            self._follow_if_compared()
         if self.resting:  # what was seen while frozen must not reach the next episode
             self._end(self.mid_episode)
 
@@ -212,6 +225,8 @@ class Module:
         learn = reward is not None and not (self.frozen or rests or self.waiting)
         if reward is None and self.guard is not None:
             self.guard.step(np.nan)
+        if reward is None and self.teacher is not None:
+            self.teacher.doubt.torn()
         reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
         u = np.array(made.action) if made.odd else made.action  # a copy where it may be the agent's
         flagless = terminated is None and truncated is None
@@ -242,9 +257,9 @@ class Module:
             self.mid_episode = self._all
         if not calm or fault is not self._none:
             self._settle(fault, usable, valid, alone, reward)
-        if self.teacher is not None and learn:
-            self._teach(seen.w_hat[0], fault is self._none, bool(terminated[0]))
         report = self._report(pending, seen.w_hat, u, fault)
+        if self.teacher is not None and learn:
+            self._teach(seen.w_hat[0], happened, fault is self._none)
         if self.guard is not None and self.guard.looks and not self.frozen:
             self.guard.feel(seen.w_hat[0] if fault is self._none else None)
             self.stretch()
@@ -287,7 +302,7 @@ class Module:
         executed = pending.executed
         return Report(
             w_hat, executed(pending.correction), executed(pending.noise), u, pending.made.clipped,
-            fault, self._all if self.resting or self.waiting else self._none, self._none,
+            fault, self._all if self.left_alone else self._none, self._none,
         )  # fmt: skip
 
     def _judge(self, guard: Guard, happened: Happened) -> None:
@@ -301,15 +316,27 @@ class Module:
             if forgets and not self.explores:
                 self.engine.quieten()
 
-    def _teach(self, w_hat: np.ndarray, usable: bool, terminated: bool) -> None:
+    def _teach(self, w_hat: np.ndarray, happened: Happened, usable: bool) -> None:
         """Lets the teacher see a step, and takes over what it has learned."""
         assert self.teacher is not None
+        reward, terminated = float(happened.reward[0]), bool(happened.terminated[0])
         try:
-            if self.teacher.after(w_hat, usable, terminated, bool(self.ended[0])):
-                self.engine.M = self.teacher.M_for_w_hat
+            if self.teacher.after(w_hat, reward, usable, terminated, bool(self.ended[0])):
+                self._follow()
         except Exception as error:  # replays call the policy and the simulator
             self.faults.note("signal", self._all, repr(error))
-            self.engine.M = self.teacher.M_for_w_hat  # which may have moved before
+            self._follow()  # M may have moved before
+
+    def _follow_if_compared(self) -> None:
+        """Whether M acts has changed with freezing, if the teacher's returns are compared."""
+        if self.teacher is not None and self.teacher.doubt.resting:
+            self._follow()
+
+    def _follow(self) -> None:
+        """Takes over the teacher's M, or 0 while returns are to be compared."""
+        assert self.teacher is not None
+        M = self.teacher.M_for_w_hat
+        self.engine.M = 0 * M if self.compares else M
 
     def _settle(
         self,
