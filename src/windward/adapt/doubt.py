@@ -2,8 +2,8 @@
 
 Replays with a wrong simulator may promise what the world does not keep, and they are their own
 judges. So from then on adapted episodes are compared with some of the base policy (adapt/trial.py):
-two to begin with, while little is lost by them, and more only while nobody can tell which are
-better. What was chosen by a simulator that is wrong, and does harm, is not tried again soon.
+two to begin with, while little is lost by them, and ever more seldom while nobody can tell which
+are better. What was chosen by a simulator that is wrong, and does harm, is not tried again soon.
 """
 
 import math
@@ -21,6 +21,7 @@ class Doubt(Trial):
     """Knows which episodes M acted in, and asks for some without it while it is `awake`."""
 
     rest = 16
+    gap = 4
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
@@ -86,6 +87,9 @@ class Doubt(Trial):
             if loss < 0 and (-loss > PAYS * error or below(self.base, self.adapted)):
                 return False  # it pays
         return super()._after_adapted()
+
+    def _wider(self, gap: int) -> int:
+        return 2 * gap  # each adapted episode is compared with all of them
 
     def _harmed(self) -> str:
         self._until_base = FIRST  # the rest gives enough to compare with

@@ -34,6 +34,8 @@ class Trial:
 
     rest = 4
     """episodes that the base policy acts after the first step back"""
+    gap = 2
+    """adapted episodes between the first two of the base policy"""
 
     def reset(self) -> None:
         """As when it was made."""
@@ -44,7 +46,7 @@ class Trial:
         self.resting = False
         """whether the base policy acts alone now"""
         self._total = 0.0
-        self._until_base, self._gap = FIRST, 2
+        self._until_base, self._gap = FIRST, self.gap
         self._rest, self._next_rest = 0, self.rest
 
     def say(self, what: str) -> None:
@@ -96,8 +98,13 @@ class Trial:
         """An adapted episode was kept; whether M is to be forgotten."""
         self._until_base -= 1
         if self._until_base <= 0:
-            self._until_base, self._gap, self.resting = self._gap, self._gap + 1, True
+            self._until_base, self.resting = self._gap, True
+            self._gap = self._wider(self._gap)
         return False
+
+    def _wider(self, gap: int) -> int:
+        """Adapted episodes until the base policy's next turn but one, from those until its next."""
+        return gap + 1
 
     @property
     def _enough(self) -> bool:
