@@ -63,6 +63,15 @@ def test_a_higher_goal_goes_on_and_ends_like_one_that_went_through(tmp_path: Pat
     assert store.finished(short, tmp_path / "a") is not None
 
 
+def test_how_far_a_run_has_come_is_told_by_its_mark_or_else_by_its_curve(tmp_path: Path) -> None:
+    run = work.run(3, 40)
+    assert store.reached(run, tmp_path) == 0
+    store.perform(run, tmp_path)
+    (run.folder(tmp_path) / store.CURVES).unlink()  # as of runs that write none
+    assert store.reached(run, tmp_path) == 40
+    assert store.reached(work.run(3, 90), tmp_path) == 0
+
+
 def test_the_commits_of_the_code_that_made_a_run_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

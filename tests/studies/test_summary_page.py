@@ -33,9 +33,11 @@ def test_the_page_has_tables_figures_and_how_it_was_made(
     }  # fmt: skip
     (tmp_path / "summary.json").write_text(json.dumps(summary))
     panels(1)[0].savefig(tmp_path / "costs.png")
+    (tmp_path / "report.html").write_text("the study's own")
     main(["report", str(tmp_path)])
-    assert "report.html" in capsys.readouterr().out
-    page = (tmp_path / "report.html").read_text()
+    assert "summary.html" in capsys.readouterr().out
+    assert (tmp_path / "report.html").read_text() == "the study's own"
+    page = (tmp_path / "summary.html").read_text()
     assert "data:image/png" in page
     assert "0.7500" in page
     assert "windward run lds-low" in page

@@ -14,6 +14,7 @@ from windward.studies.evaluation_numbers import safe_mean
 from windward.studies.headroom_cases import CASES, EVERY, NOTHING
 from windward.studies.headroom_methods import BASE, BEST, METHODS
 from windward.studies.report import Chart, Curve, Section, Table, Text
+from windward.studies.scales import SMOKE
 
 Found = Mapping[str, Mapping[str, stats.Outcome]]
 EXACT, WRONG = "counterfactual", ("heavy", "light")
@@ -96,8 +97,11 @@ def write(
         ),
         "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
     }
-    report.write(path, "Headroom: what adapting captures, and what it risks", _lead(found),
-                 sections, facts)  # fmt: skip
+    lead = _lead(found)
+    if summary["settings"]["scale"] == "smoke":
+        lead = f"{SMOKE} {lead}"
+    title = "Headroom: what adapting captures, and what it risks"
+    report.write(path, title, lead, sections, facts)
 
 
 def _lead(found: Found) -> str:

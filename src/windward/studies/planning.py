@@ -76,7 +76,8 @@ def speed(run: Run, root: Path, alike: Sequence[Run]) -> tuple[float, str]:
 def left(group: Group, rivals: int, size: Size, root: Path) -> int:
     """Steps that a group still needs; where only the best is shown, its part of those."""
     judged, shown = (
-        sum(run.goal - _reached(run, root) for run in runs) for runs in (group.judged, group.shown)
+        sum(run.goal - store.reached(run, root) for run in runs)
+        for runs in (group.judged, group.shown)
     )
     if not size.all_groups and group.judged:
         shown = round(shown / rivals)
@@ -123,7 +124,3 @@ def show(groups: Sequence[Group], size: Size, how: Execution, study: str, consol
         f"{how.runs}",
         highlight=False,
     )  # fmt: skip
-
-
-def _reached(run: Run, root: Path) -> int:
-    return run.goal if store.finished(run, root) is not None else store.reached(run, root)

@@ -122,7 +122,9 @@ def holder(run: Run, root: Path) -> Owner | None:
 
 
 def reached(run: Run, root: Path) -> int:
-    """How far its curve has come."""
+    """How far it has come: to its goal, or as far as its curve, where it writes one."""
+    if finished(run, root) is not None:
+        return run.goal
     try:
         with (run.folder(root) / CURVES).open() as file:
             first, *_, last = file.read().splitlines()

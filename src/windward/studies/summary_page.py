@@ -1,6 +1,7 @@
 """`windward report DIR`: a page from any folder of results: its summary as tables, its figures.
 
-Studies with a page of their own write a better one; the others get this.
+It is summary.html, beside a report.html that the study may have written; a study without a page of
+its own has this one as report.html.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from windward.studies.compare import read
 from windward.studies.report import Cell, Picture, Section, Table
 from windward.studies.training_page import lines
 
-PAGE = "report.html"
+PAGE, OF_STUDY = "summary.html", "report.html"
 FACTS = ("command", "settings", "versions", "commit", "commits_of_runs", "found", "x_label")
 LONG = 120
 """characters of a cell at most"""
@@ -25,7 +26,7 @@ LONG = 120
 
 @dataclass(frozen=True)
 class Report:
-    """Write report.html from a folder of results: tables of its summary, and its figures."""
+    """Write summary.html from a folder of results: tables of its summary, and its figures."""
 
     folder: tyro.conf.Positional[Path]
     """with summary.json, of `windward run`"""
@@ -87,7 +88,7 @@ def _rows(name: str, rows: list[tuple[str, Mapping[str, Any]]]) -> Table:
     return Table(name, ([""] if named else []) + columns, content)
 
 
-def write(folder: Path, title: str | None = None, about: str = "") -> Path:
+def write(folder: Path, title: str | None = None, about: str = "", file: str = OF_STUDY) -> Path:
     """Writes the page, and gives where it is."""
     summary = read(folder)
     sections: list[Section] = [
@@ -110,12 +111,12 @@ def write(folder: Path, title: str | None = None, about: str = "") -> Path:
     facts["commit"] = str(summary.get("commit") or "unknown")
     raw = "Raw results lie beside this page."
     lead = "\n".join(filter(None, (about, str(summary.get("found", "")) or raw)))
-    page = prepare(folder) / PAGE
+    page = prepare(folder) / file
     report.write(page, title or folder.resolve().name, lead, sections, facts)
     return page
 
 
 def run(settings: Report, console: Console) -> None:
     """Writes it and says where."""
-    page = write(settings.folder)
+    page = write(settings.folder, file=PAGE)
     console.print(f"page: {page}", highlight=False, soft_wrap=True)
