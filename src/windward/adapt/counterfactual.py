@@ -54,7 +54,8 @@ class Counterfactual:
         self.refusal = refusal
         """why nothing is replayed, if nothing is"""
         self._shape = (h, policy.d_u, simulator.d_x)
-        self._doubting = doubting
+        self.doubting = doubting
+        """whether returns are asked where the simulator is wrong"""
         self._seed = seed
         self.reset()
 
@@ -145,6 +146,8 @@ class Counterfactual:
         if ended and self.doubt.end():
             self._anew(np.ones(self._shape[2], dtype=bool))
         changed = self._learn(w_hat, usable, terminated, ended)
+        if ended and self.doubting and self.amended.Theta.any():
+            self.doubt.wake()
         return changed or self.doubt.resting != rested
 
     def _learn(self, w_hat: np.ndarray, usable: bool, terminated: bool, ended: bool) -> bool:
@@ -155,6 +158,8 @@ class Counterfactual:
             self.record.add(self._x, w_hat.astype(np.float64), self._phi)
             self._unlooked += 1
         due = self.pace.step(recorded, terminated)
+        if self.doubt.away:
+            due = 0
         if ended:
             self.pace.left()
         if ended or not usable:
@@ -165,7 +170,8 @@ class Counterfactual:
         # Small matrix products are slower on many threads than on one.
         with threadpool_limits(1, user_api="blas"):
             mended = look and self._mend()
-            due = 0 if self.doubt.away else max(due, int(mended))
+            if mended and not self.doubt.away:
+                due = max(due, 1)
             found = [self.update() for _ in range(due)]
         if due:
             self.pace.updated(due, found=any(found), idle=not self.M.any(), ended=ended)
@@ -191,9 +197,9 @@ class Counterfactual:
         if new.any():
             right = "what a step tells of its error is put right" if now.any() else "it stays so"
             self.say(f"the simulator is wrong: {right}")
+            if self.M[..., new].any():
+                self.doubt.renounced()
             self._anew(new)  # M answered to another ŵ there
-            if self._doubting:
-                self.doubt.wake()
         other = bool(new.any() or (found.wind != self.record.wind).any())
         self.amended.Theta = now
         self.record.amend(now - Theta)
@@ -349,7 +355,7 @@ class Counterfactual:
             M, Theta = (checks.finite_array(name, arrays[name]) for name in ("M", "Theta"))
             checks.shape("M", M, self._shape, "(h, d_u, d_w)")
             checks.shape("Theta", Theta, self.amended.Theta.shape, "(d_x, d_x + d_u)")
-        except (KeyError, TypeError, IndexError) as error:
+        except (KeyError, TypeError, IndexError, OverflowError) as error:
             raise ValueError(f"it is no record of replays: {error!r}") from error
         self.record, self._rng, self.decisions = fresh, rng, decisions
         self.M, self.amended.Theta = M, Theta

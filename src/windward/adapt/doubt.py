@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from windward.adapt.comparing import below
-from windward.adapt.trial import FIRST, LEAST, Trial
+from windward.adapt.trial import FIRST, LEAST, Trial, flag
 
 PAYS = 2.0
 """standard errors by which adapted episodes are better, with which none is left to the base"""
@@ -32,7 +32,7 @@ class Doubt(Trial):
         super().reset()
         self.awake = False
         """whether returns are asked"""
-        self._from_first = self._acted = self._stepped = False
+        self._from_first = self._acted = False
 
     @property
     def away(self) -> bool:
@@ -44,39 +44,43 @@ class Doubt(Trial):
         self._say(what)
 
     def wake(self) -> None:
-        """The simulator is wrong. Asks for episodes of the base policy if there were too few."""
+        """Between episodes: the simulator is wrong. Asks for two episodes of the base policy.
+
+        Those that there were before may be of another wind, or none.
+        """
         if self.awake:
             return
-        self.awake, missing = True, LEAST[1] - len(self.base)
-        if missing > 0:
-            self.resting, self._rest = True, missing
-            episodes = "episode" if missing == 1 else f"{missing} episodes"
-            self.say(f"returns are to judge M too: the base policy acts for the next {episodes}")
+        self.awake = self.resting = True
+        self._rest = LEAST[1]
+        self.say(
+            f"returns are to judge M too: the base policy acts for the next {LEAST[1]} episodes"
+        )
 
     def see(self, reward: float, acts: bool) -> None:
         """A step's reward, and whether M acted in it."""
-        self.step(reward)
+        if not self.awake:
+            return
         if not self._stepped:
-            self._stepped, self._from_first = True, acts
+            self._from_first, self._acted = acts, False
+        self.step(reward)
         self._acted = self._acted or acts
 
-    def left(self) -> None:
-        """An episode was left before its end: its return tells nothing."""
-        super().left()
-        self._from_first = self._acted = self._stepped = False
+    def renounced(self) -> None:
+        """M was given up, whatever it earned."""
+        self.adapted = []
 
     def end(self) -> bool:
         """An episode is over; whether M is to be forgotten."""
-        total, acted, whole = self._take(), self._acted, self._from_first
-        self.left()
-        if not math.isfinite(total) or (acted and not whole):
+        if not self._stepped:
             return False
-        self._keep(total, of_base=not acted)
-        if not self.awake:
+        total = self._take()
+        if not math.isfinite(total) or (self._acted and not self._from_first):
+            self._missed()
             return False
+        self._keep(total, of_base=not self._acted)
         if self.resting:
             return self._after_base()
-        if acted:
+        if self._acted:
             return self._judge() or self._after_adapted()
         self._until_base = self._gap  # replays saw to that one themselves
         return self._judge()
@@ -101,9 +105,9 @@ class Doubt(Trial):
 
     def restore(self, memory: Any) -> None:
         """Goes on from what `memory` gave; what does not fit changes nothing."""
-        found = self._remembered(memory) | {name: bool(memory[name]) for name in FLAGS}
+        found = self._remembered(memory) | {name: flag(name, memory[name]) for name in FLAGS}
         for name, value in found.items():
             setattr(self, name, value)
 
 
-FLAGS = ("awake", "_from_first", "_acted", "_stepped")
+FLAGS = ("awake", "_from_first", "_acted")

@@ -18,7 +18,7 @@ import numpy as np
 from windward import checks
 from windward.adapt.comparing import error2, mean
 from windward.adapt.predictable import Predictable
-from windward.adapt.trial import KEPT, LEAST, Trial
+from windward.adapt.trial import KEPT, LEAST, Trial, flag
 
 SURE = 2.0
 """standard errors that are added to a loss before it is called bearable"""
@@ -176,8 +176,11 @@ class Guard(Trial):
             return False  # there is nothing yet, and its return is of another wind, or none
         if self._calm(math.isfinite(total)):
             return True
-        if afraid or not math.isfinite(total):
-            return afraid  # its return is of noise that is no longer; or it had a fault
+        if afraid:
+            return True  # its return is of noise that is no longer
+        if not math.isfinite(total):
+            self._missed()
+            return False
         self._keep(total, of_base=self.resting)
         return self._after_base() if self.resting else self._after_adapted()
 
@@ -248,7 +251,7 @@ class Guard(Trial):
         try:
             found = self._remembered(memory) | {"decisions": list(memory["decisions"])}
             found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
-            found |= {name: bool(memory[name]) for name in FLAGS}
+            found |= {name: flag(name, memory[name]) for name in FLAGS}
             found |= {name: float(memory[name]) for name in NUMBERS}
             for name in ("size", "care"):
                 if not 0 < found[name] <= 1:

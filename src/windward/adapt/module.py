@@ -151,7 +151,10 @@ class Module:
         if self.guard is not None and rows.any():
             self.guard.left()
         if self.teacher is not None:
+            compared = self.compares
             self.teacher.left()
+            if self.compares != compared:
+                self._follow()
         self._pending = None
         self.fallback, self.ended = self.fallback & ~rows, self.ended & ~rows
         self.look(x, rows)
@@ -225,8 +228,6 @@ class Module:
         learn = reward is not None and not (self.frozen or rests or self.waiting)
         if reward is None and self.guard is not None:
             self.guard.step(np.nan)
-        if reward is None and self.teacher is not None:
-            self.teacher.doubt.torn()
         reward = np.zeros(self.rows) if reward is None else reward  # one that teaches nothing
         u = np.array(made.action) if made.odd else made.action  # a copy where it may be the agent's
         flagless = terminated is None and truncated is None

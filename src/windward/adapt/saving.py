@@ -43,13 +43,13 @@ def snapshot(module: Module) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 
 def _identity(module: Module) -> dict[str, Any]:
     """What must be the same for a state to fit."""
-    engine = module.engine
+    engine, teacher = module.engine, module.teacher
     algorithm = engine.algorithm
     return {
         "algorithm": algorithm.name,
         "signal": module.source.name,
         "gradient": module.gradient,
-        "guarded": module.guard is not None,
+        "guarded": module.guard is not None or (teacher is not None and teacher.doubting),
         "h": algorithm.h,
         "d_u": algorithm.d_u,
         "d_w": algorithm.d_w,

@@ -13,7 +13,7 @@ from windward import checks
 from windward.adapt.comparing import below, error2, mean
 
 FIRST = 4
-"""adapted episodes before the first of the base policy"""
+"""adapted episodes before the base policy's first turn"""
 KEPT = 12
 """returns of either kind that are remembered"""
 LEAST = (4, 2)
@@ -27,6 +27,7 @@ LONGEST = 64
 
 RETURNS = ("adapted", "base")
 COUNTS = ("_until_base", "_gap", "_rest", "_next_rest")
+FLAGS = ("resting", "_stepped")
 
 
 class Trial:
@@ -45,7 +46,7 @@ class Trial:
         """returns of the last episodes of the base policy"""
         self.resting = False
         """whether the base policy acts alone now"""
-        self._total = 0.0
+        self._total, self._stepped = 0.0, False
         self._until_base, self._gap = FIRST, self.gap
         self._rest, self._next_rest = 0, self.rest
 
@@ -62,11 +63,13 @@ class Trial:
 
     def step(self, reward: float) -> None:
         """One step's reward; NaN where it is not known."""
-        self._total += reward
+        self._total, self._stepped = self._total + reward, True
 
     def left(self) -> None:
-        """An episode was left before its end: its return tells nothing."""
-        self._total = 0.0
+        """An episode begins; one that was left before its end tells nothing by its return."""
+        if self._stepped:
+            self._missed()
+        self._total, self._stepped = 0.0, False
 
     def torn(self) -> None:
         """Part of an episode was not seen: its return tells nothing."""
@@ -74,8 +77,21 @@ class Trial:
 
     def _take(self) -> float:
         """The return of the episode that is over."""
-        total, self._total = self._total, 0.0
+        total, self._total, self._stepped = self._total, 0.0, False
         return total
+
+    def _missed(self) -> None:
+        """Nothing is known of an episode's return. What was to rest for it has rested."""
+        if self._rest > 1:
+            self._rest -= 1
+        elif self.resting:
+            self._go_on("began again")
+
+    def _go_on(self, what: str) -> None:
+        """The base policy's turn is over; says so after a rest."""
+        if self._rest:
+            self.say(what)
+        self._rest, self.resting = 0, False
 
     def _keep(self, total: float, *, of_base: bool) -> None:
         kept = self.base if of_base else self.adapted
@@ -84,14 +100,14 @@ class Trial:
 
     def _after_base(self) -> bool:
         """An episode of the base policy was kept; whether M is to be forgotten."""
-        if self._rest > 1:
+        if self._rest <= 1:
+            self._go_on("began again")
+        elif self._wind_changed():
+            self.base = self.base[-LEAST[1] :]  # the others are of another wind
+            self._go_on("began again: the base policy's returns have changed")
+        else:
             self._rest -= 1
-            if not self._wind_changed():
-                return False
-            self.say("began again: the base policy's returns have changed")
-        elif self._rest == 1:
-            self.say("began again")
-        self._rest, self.resting = 0, False
+            return False
         return self._judge()
 
     def _after_adapted(self) -> bool:
@@ -143,8 +159,8 @@ class Trial:
     def memory(self) -> dict[str, Any]:
         """All of it, as JSON can hold it."""
         returns = {name: list(getattr(self, name)) for name in RETURNS}
-        counts = {name: getattr(self, name) for name in COUNTS}
-        return returns | counts | {"resting": self.resting, "_total": self._total}
+        rest = {name: getattr(self, name) for name in (*COUNTS, *FLAGS, "_total")}
+        return returns | rest
 
     @staticmethod
     def _remembered(memory: Any) -> dict[str, Any]:
@@ -152,5 +168,17 @@ class Trial:
         found: dict[str, Any] = {}
         for name in RETURNS:
             found[name] = [float(each) for each in memory[name]]
+            if len(found[name]) > KEPT or not all(map(math.isfinite, found[name])):
+                raise ValueError(f"it has {memory[name]} for returns of {name} episodes")
         found |= {name: checks.integer(name, memory[name], 0) for name in COUNTS}
-        return found | {"resting": bool(memory["resting"]), "_total": float(memory["_total"])}
+        found |= {name: flag(name, memory[name]) for name in FLAGS}
+        if not found["_next_rest"] or (found["_rest"] and not found["resting"]):
+            raise ValueError(f"it rests for {found['_rest']} episodes, then {found['_next_rest']}")
+        return found | {"_total": float(memory["_total"])}
+
+
+def flag(name: str, value: Any) -> bool:
+    """Yes or no from a file."""
+    if not isinstance(value, bool):
+        raise ValueError(f"it has {value!r} for {name}, which is neither true nor false")
+    return value
