@@ -43,10 +43,11 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         replays, that. `.gradient` and `.baseline` say which.
       sigma: standard deviation of the noise, in actions scaled to [-1, 1]; if left out it is also
         scaled to what the base policy does while the guard waits. eta: learning rate.
-      guard: whether adaptation is judged, and steps back where it does harm: by replays for
-        "counterfactual"; else by returns, for which some episodes are left to the base policy, and
-        nothing begins before ŵ can be told from its past, but with PD1, or if eta, sigma,
-        sigma_end, M0 or every_episodes is given, or M is set.
+      guard: whether adaptation is judged by returns, and steps back where it does harm: some
+        episodes are left to the base policy for that. With "counterfactual" replays judge M in any
+        case, and returns once the simulator was found to be wrong. Without replays nothing begins
+        before ŵ can be told from its past, but with PD1, or if eta, sigma, sigma_end, M0 or
+        every_episodes is given, or M is set.
       options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes, projection,
         M0 ...; for continuous actions every_steps, for "reinforce" 64 if nothing is said: M moves
         with every 64th step, and gradients are summed until then; and fit_every, "auto" here. For
