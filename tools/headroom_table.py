@@ -1,9 +1,11 @@
 """Prints tables of docs/estimators.md from the results of `windward run headroom`.
 
-    python tools/headroom_table.py docs/results/hopper-halfcheetah counterfactual advantage ...
+    python tools/headroom_table.py docs/results/replays-now counterfactual heavy ...
+    python tools/headroom_table.py docs/results/hopper-halfcheetah --change counterfactual ...
 
-Shares of the headroom, or changes in percent where no fixed M was found to be better than none,
-with 95 % intervals and the worst seed. Base and best are over the last of a case's usual episodes.
+Shares of the headroom, or changes in percent, with --change or where no fixed M was found to be
+better than none, with 95 % intervals and the worst seed. Base and best are over the last of a
+case's usual episodes.
 """
 
 import csv
@@ -22,11 +24,11 @@ def number(value: float, digits: int) -> str:
     return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def cell(found: dict[str, Any] | None) -> str:
+def cell(found: dict[str, Any] | None, change: bool = False) -> str:
     """A method on a case."""
     if found is None:
         return "-"
-    if found["mean"] is not None:
+    if found["mean"] is not None and not change:
         low, high = found["interval"]
         mean, low, high, worst = (
             number(each, 2) for each in (found["mean"], low, high, found["worst"])
@@ -37,7 +39,7 @@ def cell(found: dict[str, Any] | None) -> str:
     return f"{'' if mean.startswith('-') else '+'}{mean} % [{low}, {high}], {worst}"
 
 
-def main(folder: Path, methods: list[str]) -> None:
+def main(folder: Path, methods: list[str], change: bool) -> None:
     """One table."""
     summary = json.loads((folder / "summary.json").read_text())
     last = summary["settings"]["last"]
@@ -58,9 +60,10 @@ def main(folder: Path, methods: list[str]) -> None:
             )
             for name in ("base", "best")
         ]
-        cells = [cell(by.get(name)) for name in methods]
+        cells = [cell(by.get(name), change) for name in methods]
         print(f"| {case} | {means[0]:.0f}, {means[1]:.0f} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    names = [name for name in sys.argv[2:] if name != "--change"]
+    main(Path(sys.argv[1]), names, change="--change" in sys.argv)
