@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import numpy as np
 import pytest
@@ -35,6 +36,7 @@ from windward.studies.execution import Execution
 from windward.studies.robust_training import RobustTraining
 from windward.studies.smoothing import on_grid
 
+ROOT = Path(__file__).parents[2]
 THREE, ALONE = (0.15, 0.2, 0.25), (0.15,)
 FIVE, PD1 = (0.1, 0.15, 0.2, 0.25, 0.3), (0.1, 0.15, 0.2)
 
@@ -427,3 +429,24 @@ def test_a_study_that_is_killed_again_and_again_ends_like_one_that_went_through(
     for name in ("summary.json", "curves.csv"):
         one, two = ((each / "out/studies/pendulum-sine-smoke" / name) for each in (torn, whole))
         assert one.read_bytes() == two.read_bytes()
+
+
+def test_the_speeds_of_plans_are_those_of_runs_in_the_repository() -> None:
+    seen: dict[tuple[str, str | None], list[float]] = {}
+    with tarfile.open(ROOT / "docs" / "results" / "training" / "runs.tar.gz") as archive:
+        for member in archive:
+            if not member.name.endswith("/finished.json"):
+                continue
+            folder = member.name.rpartition("/")[0]
+            kept, done = (
+                json.load(cast(IO[bytes], archive.extractfile(f"{folder}/{name}.json")))
+                for name in ("settings", "finished")
+            )
+            settings, (units, seconds) = kept["settings"], done["pace"]
+            signal = settings["agent"].get("robust", {}).get("signal")
+            if seconds:
+                seen.setdefault((settings["env"], signal), []).append(units / seconds)
+    told = {(env, each): v for env, row in planning.SPEEDS.items() for each, v in row.items()}
+    assert told.keys() == seen.keys()
+    for key, speed in told.items():
+        assert min(seen[key]) - 0.5 <= speed <= max(seen[key]) + 0.5, key
