@@ -30,17 +30,17 @@ def add(task: Task) -> Pace:
         raise RuntimeError("it was told to")
     with (task.folder / "times").open("a") as file:
         file.write("once\n")
-    computed.leave(task, {"sum": s["n"] + s["seed"]}, np.arange(2.0 * s["n"]).reshape(2, -1))
-    return Pace(s["n"], 7.0)
+    computed.leave(task, {"sum": s["T"] + s["seed"]}, np.arange(2.0 * s["T"]).reshape(2, -1))
+    return Pace(s["T"], 700.0)
 
 
 def plan_of(settings: Small) -> Plan:
     runs = [
-        Run(f"sum {seed}", {"n": settings.n, "seed": seed}, settings.n, add)
+        Run(f"sum {seed}", {"T": settings.n, "seed": seed}, settings.n, add)
         for seed in range(settings.seeds)
     ]
     command = computed.command_of("sums", settings, Small())
-    return Plan("sums", settings, runs, command, free=("seeds",))
+    return Plan("sums", settings, runs, command, pace=0.01, free=("seeds",))
 
 
 @pytest.fixture
@@ -101,11 +101,12 @@ def test_a_plan_runs_nothing_and_knows_what_runs_took(
     told = capsys.readouterr().out
     assert "3 runs, 0 of them finished" in told
     assert "sum 2" in told
+    assert f"{3 * 5 / 0.01 / 3600:.2f} core-hours (by measured speed)" in told
     computed.whole(plan_of(settings), Console(quiet=True))
     computed.whole(plan_of(replace(dry, seeds=4)), console)
     told = capsys.readouterr().out
     assert "4 runs, 3 of them finished" in told
-    assert f"{7 / 3600:.2f} core-hours by those" in told
+    assert f"{700 / 3600:.2f} core-hours (by finished runs)" in told
 
 
 def test_the_curve_is_the_mean_cost_in_bins(settings: Small, console: Console) -> None:

@@ -6,20 +6,22 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from rich.console import Console
 
 from tests.studies import work
 from windward.agents import Settings
-from windward.studies import lds_high, ray_backend, store
+from windward.studies import lds, lds_high, ray_backend, store
 from windward.studies.execution import Execution, check
+from windward.studies.lds import LdsLow
 from windward.studies.lds_high import LdsHigh
-from windward.studies.trainings import training
+from windward.studies.trainings import train, training
 
 ray = pytest.importorskip("ray")
 
@@ -45,6 +47,18 @@ def _dies_once(task: store.Task) -> store.Pace:
     work.counting(task._replace(run=replace(task.run, goal=20)))
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
+
+
+def _held(task: store.Task) -> store.Pace:
+    """Trains beyond a checkpoint, and waits there until the gate is open."""
+    with (task.folder / "starts.txt").open("a") as file:
+        file.write(f"{os.getpid()} from {store.reached(task.run, task.folder.parent)}\n")
+    train(task._replace(run=replace(task.run, goal=800)))
+    (task.folder / "held").touch()
+    while not (task.folder.parent / "gate").exists():
+        task.check()
+        time.sleep(0.02)
+    return train(task)
 
 
 def test_runs_are_done_a_lost_worker_is_replaced_and_a_failure_is_told(
@@ -134,6 +148,17 @@ def test_an_address_without_the_backend_is_refused() -> None:
 
 
 @pytest.mark.slow
+def test_a_linear_study_on_ray_is_the_same_as_here(tmp_path: Path, console: Console) -> None:
+    numbers = []
+    backends: tuple[Literal["ray", "local"], ...] = ("ray", "local")
+    for backend in backends:
+        how = Execution(backend=backend, runs=tmp_path / backend, jobs=1)
+        lds.run(LdsLow(scale="smoke", out=tmp_path / f"{backend}-out", how=how), console)
+        numbers.append((tmp_path / f"{backend}-out" / "runs.csv").read_bytes())
+    assert numbers[0] == numbers[1]
+
+
+@pytest.mark.slow
 def test_a_node_that_dies_in_the_middle_costs_nothing_but_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,21 +170,23 @@ def test_a_node_that_dies_in_the_middle_costs_nothing_but_time(
         widths=(8,), num_atoms=5, batch_size=16, samples_per_insert=2.0, min_replay=32,
         replay_size=2_000, segment=400,
     )  # fmt: skip
-    runs = [training("Pendulum-v1", agent, seed, 2_000, 400, 1) for seed in range(3)]
+    runs = [
+        replace(training("Pendulum-v1", agent, seed, 2_000, 400, 1), do=_held) for seed in range(3)
+    ]
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
     nodes = [cluster.add_node(num_cpus=1) for _ in range(2)]
     text = io.StringIO()
-    watch: dict[str, Any] = {"killed": None}
+    killed: list[str] = []
     look = ray_backend.Watch._look
 
     def kill(self: Any) -> None:
         """Beside the bar: once both nodes are at work beyond a checkpoint, one of them is gone."""
         while not self._over.wait(0.05):
-            at = [run for run in runs if (run.folder(tmp_path) / "last.npz").exists()]
-            busy = [run for run in at if store.finished(run, tmp_path) is None]
-            if len(busy) == 2:
-                watch["killed"] = [run.name for run in busy]
+            held = [run.name for run in runs if (run.folder(tmp_path) / "held").exists()]
+            if len(held) == 2:
+                killed.extend(held)
                 cluster.remove_node(nodes[0], allow_graceful=False)
+                (tmp_path / "gate").touch()
                 break
         look(self)
 
@@ -170,12 +197,13 @@ def test_a_node_that_dies_in_the_middle_costs_nothing_but_time(
     finally:
         ray.shutdown()
         cluster.shutdown()
-    assert watch["killed"]
+    assert killed
     assert not outcome.failed
     for run in runs:
-        store.perform(run, tmp_path / "here")
+        store.perform(replace(run, do=train), tmp_path / "here")
         curves = [each / run.name / "curves.csv" for each in (tmp_path, tmp_path / "here")]
         assert curves[0].read_bytes() == curves[1].read_bytes()
-    # One of them was begun twice: TensorBoard has a file for each time.
-    boards = {name: len(list((tmp_path / name).glob("events*"))) for name in watch["killed"]}
-    assert max(boards.values()) == 2
+    stayed, moved = sorted((work.starts(tmp_path / name) for name in killed), key=len)
+    assert stayed == ["0"]
+    assert moved[0] == "0"
+    assert 800 <= int(moved[1]) < 2_000  # from a checkpoint

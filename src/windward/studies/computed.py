@@ -8,6 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -60,6 +61,8 @@ class Plan(NamedTuple):
     settings: Any
     runs: Sequence[Run]
     command: str
+    pace: float
+    """steps that its runs simulate in a second of one core, as measured at its usual size"""
     free: tuple[str, ...] = ()
     """settings beside `FREE` that may change under one name: more of the same"""
 
@@ -156,21 +159,56 @@ def _content(run: Run, root: Path) -> dict[str, Any]:
     return content
 
 
+def work(settings: Mapping[str, Any]) -> float:
+    """Steps that a run simulates: every point of its grid when tuning, then what is reported.
+
+    >>> work({"T": 100, "seeds": 5, "winds": ["a", "b"]})
+    1000.0
+    >>> work({"T": 100, "tune_seeds": 3, "grid": {"eta": [0.1, 0.2]}})
+    700.0
+    """
+
+    def count(*names: str) -> int:
+        each = (settings.get(name, 1) for name in names)
+        return prod(len(value) if isinstance(value, list | dict) else value for value in each)
+
+    points = prod(len(values) for values in settings.get("grid", {}).values())
+    points *= count("etas", "deltas")
+    tuned = "grid" in settings or "etas" in settings
+    tuning = points * count("tune_seeds", "tune_winds", "tune_periods", "tune_systems") * tuned
+    reported = sum(settings.get("horizons", [settings.get("T", 0)]))
+    shown = count("seeds", "winds", "periods", "systems") * reported
+    return float(tuning * settings.get("tune_horizon", settings.get("T", 0)) + shown)
+
+
+def _pace(run: Run, timed: Sequence[Run], plan: Plan) -> float:
+    """Simulated steps in a second of one core: of finished runs of its method, of all, or usual."""
+    same = [each for each in timed if each.settings.get("method") == run.settings.get("method")]
+    for known in (same, timed):
+        marks = [finished(each, plan.settings.how.runs) for each in known]
+        seconds = sum(mark.pace.seconds for mark in marks if mark is not None)
+        if seconds:
+            return sum(work(each.settings) for each in known) / seconds
+    return plan.pace
+
+
 def _show(plan: Plan, console: Console) -> None:
     """Prints what would be run, and what that would cost."""
-    root = plan.settings.how.runs
-    done = [finished(run, root) for run in plan.runs]
-    timed = [each.pace for each in done if each is not None and each.pace.seconds]
-    left = sum(run.goal for run, each in zip(plan.runs, done, strict=True) if each is None)
-    pace = sum(p.seconds for p in timed) / max(sum(p.units for p in timed), 1) if timed else None
-    price = (
-        f"{left * pace / 3600:.2f} core-hours by those" if pace is not None else
-        "as long as `windward list` says"
-    )  # fmt: skip
-    rest = f"the others take {price}, and up to {MEMORY / 2**30:.0f} GiB of memory each"
+    how: Execution = plan.settings.how
+    left = [run for run in plan.runs if finished(run, how.runs) is None]
+    timed = [run for run in plan.runs if run not in left]
+    source = "finished runs" if timed else "measured speed"
+    hours = sum(work(run.settings) / _pace(run, timed, plan) for run in left) / 3600
+    jobs = execution.at_once(how)
+    here = f"{hours / jobs:.2f} hours with {jobs} at once"
+    rest = (
+        f"the others: {hours:.2f} core-hours (by {source}); "
+        f"{here if how.backend == 'local' else 'as Ray tasks'}; "
+        f"up to {MEMORY / 2**30:.0f} GiB of memory each"
+    )
     console.print(
-        f"{plan.name}: {len(plan.runs)} runs, {len(done) - done.count(None)} of them finished in "
-        f"{root}; {rest if left else 'nothing is left to be done'}",
+        f"{plan.name}: {len(plan.runs)} runs, {len(plan.runs) - len(left)} of them finished in "
+        f"{how.runs}; {rest if left else 'nothing is left to be done'}",
         highlight=False,
     )
     for run in plan.runs:

@@ -25,6 +25,8 @@ from windward.studies.lds import REPORT_SEED, Problem
 from windward.studies.store import Pace, Run, Task
 
 D_U = 4
+PACE = 81_000.0
+"""simulated steps in a second of one core"""
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def run(settings: Dimension, console: Console) -> dict[str, Any]:
     command = computed.command_of("dimension", settings, Dimension())
     settings = computed.sized(settings, Dimension(), SMALL)
     _check(settings)
-    plan = Plan("dimension", settings, make_runs(settings), command)
+    plan = Plan("dimension", settings, make_runs(settings), command, PACE)
     done = computed.whole(plan, console)
     return {} if done is None else dimension_report.write(plan, done, console)
 

@@ -105,7 +105,7 @@ def _raw(points: Sequence[Point]) -> list[dict[str, Any]]:
 
 def _found(points: Sequence[Point], settings: Any) -> str:
     parts = [
-        f"{name}: " + ", ".join(f"{p.interval('regret_tuned')} at d_x = {p.d_x}"
+        f"{name}: " + ", ".join(f"{p.interval('regret_tuned'):,.0f} at d_x = {p.d_x}"
                                 for p in points if p.method == name)
         for name in _methods(points)
     ]  # fmt: skip

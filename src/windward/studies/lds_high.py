@@ -28,6 +28,8 @@ from windward.studies.store import Pace, Run, Task
 
 FIRST = 500  # the first random system; headroom-linear has those below
 BANDITS = ("BPC", "Bandit GPC")
+PACE = 125_000.0
+"""simulated steps in a second of one core"""
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def run(settings: LdsHigh, console: Console) -> dict[str, Any]:
     command = computed.command_of("lds-high", settings, LdsHigh())
     settings = computed.sized(settings, LdsHigh(), SMALL)
     _check(settings)
-    plan = Plan("lds-high", settings, make_runs(settings), command, ("systems", "horizons"))
+    plan = Plan("lds-high", settings, make_runs(settings), command, PACE, ("systems", "horizons"))
     found = computed.compute(plan, console)
     if found is None:
         return {}

@@ -30,6 +30,9 @@ from windward.studies.regret_report import Case
 from windward.studies.store import CURVES, Pace, Run, Task
 from windward.types import Array
 
+PACE = 0.0
+"""simulated steps in a second of one core"""
+
 
 @dataclass(frozen=True)
 class RegretRate(Computed):
@@ -146,7 +149,7 @@ def run(settings: RegretRate, console: Console) -> dict[str, Any]:
     command = computed.command_of("regret-rate", settings, RegretRate())
     settings = computed.sized(settings, RegretRate(), SMALL)
     _check(settings)
-    plan = Plan("regret-rate", settings, make_runs(settings), command)
+    plan = Plan("regret-rate", settings, make_runs(settings), command, PACE)
     done = computed.whole(plan, console)
     return {} if done is None else regret_report.write(plan, done, console)
 

@@ -14,15 +14,15 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
-        return f"{self:.3g}"
+        return format(self)
 
     def __format__(self, spec: str) -> str:
-        """All three numbers in one format.
+        """All three numbers in one format, three digits if none is given.
 
-        >>> f"{Interval(0.5, 0.25, 0.75):.2f}"
-        '0.50 [0.25, 0.75]'
+        >>> f"{Interval(0.5, 0.25, 0.75):.2f}, {Interval(0.5, 0.25, 0.71234)}"
+        '0.50 [0.25, 0.75], 0.5 [0.25, 0.712]'
         """
-        value, low, high = (format(each, spec) for each in self)
+        value, low, high = (format(each, spec or ".3g") for each in self)
         return f"{value} [{low}, {high}]"
 
 
