@@ -120,9 +120,9 @@ def _table(points: Sequence[Point]) -> list[list[Any]]:
     ordered = sorted(points, key=lambda point: point.method)
     return [
         [
-            str(point.d_x), point.method, str(point.interval("regret_fixed")),
-            str(point.interval("regret_tuned")), f"{point.tuned['base_regret']:.4g}",
-            str(point.interval("gradient_second_moment")),
+            str(point.d_x), point.method, f"{point.interval('regret_fixed'):,.0f}",
+            f"{point.interval('regret_tuned'):,.0f}", f"{point.tuned['base_regret']:,.0f}",
+            f"{point.interval('gradient_second_moment'):,.0f}",
         ]
         for point in ordered
     ]  # fmt: skip

@@ -30,7 +30,7 @@ from windward.studies.regret_report import Case
 from windward.studies.store import CURVES, Pace, Run, Task
 from windward.types import Array
 
-PACE = 0.0
+PACE = 180_000.0
 """simulated steps in a second of one core"""
 
 
