@@ -3,10 +3,19 @@
 import csv
 import io
 import os
+import secrets
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+PARTIAL = ".partial"
+"""how files end that are being written"""
+
+
+def beside(path: Path) -> Path:
+    """A name of its own to write to first: of several who write one file, one is the last."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -16,13 +25,19 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """Puts the bytes in place of what was there."""
-    partial = path.with_name(path.name + ".partial")
+    partial = beside(path)
     try:
-        partial.write_bytes(content)
+        partial.write_bytes(content)  # unlike tempfile's, for all whom the umask allows
         os.replace(partial, path)
-    except OSError:  # a full disk: what was there before stays, and nothing else
+    except BaseException:  # a full disk: what was there before stays, and nothing else
         partial.unlink(missing_ok=True)
         raise
+
+
+def clean(folder: Path) -> None:
+    """Deletes what a kill left of files that were being written; for who alone writes there."""
+    for path in folder.glob(f"*{PARTIAL}"):
+        path.unlink(missing_ok=True)
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -9,6 +9,8 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from windward.atomic import beside
+
 HEADER = "header"
 
 
@@ -27,7 +29,7 @@ def write(path: str | Path, arrays: dict[str, np.ndarray], header: dict[str, Any
     """Writes beside the file and renames, so that a stop leaves the old one."""
     path = Path(path)
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    partial = path.with_name(path.name + ".partial")
+    partial = beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as file:

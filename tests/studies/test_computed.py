@@ -101,12 +101,23 @@ def test_a_plan_runs_nothing_and_knows_what_runs_took(
     told = capsys.readouterr().out
     assert "3 runs, 0 of them finished" in told
     assert "sum 2" in told
-    assert f"{3 * 5 / 0.01 / 3600:.2f} core-hours (by measured speed)" in told
+    assert f"{3 * (5 / 0.01 + 4) / 3600:.2f} core-hours (by measured speed)" in told
     computed.whole(plan_of(settings), Console(quiet=True))
     computed.whole(plan_of(replace(dry, seeds=4)), console)
     told = capsys.readouterr().out
     assert "4 runs, 3 of them finished" in told
     assert f"{700 / 3600:.2f} core-hours (by finished runs)" in told
+
+
+def test_work_and_speed_know_the_size_of_a_system_and_what_a_start_takes(tmp_path: Path) -> None:
+    small, large = ({"T": 100, "d_x": d_x, "d_u": 4, "h": 5} for d_x in (2, 64))
+    assert computed.work(small) == 100
+    assert computed.work(large) == 100 * 64 * 4 * 5 / 50
+    assert computed.work({"T": 100, "d_x": 64, "h": 5}) == 640  # whose d_u is not told
+    # A run that took no longer than a start tells little of its speed.
+    assert computed.speed([100.0, 100.0], [2.0, 14.0]) == pytest.approx(200 / 11)
+    plan = plan_of(Small(how=Execution(runs=tmp_path)))._replace(pace=1e9)
+    assert computed.hours_left(plan, plan.runs, []) == pytest.approx(3 * 4 / 3600)
 
 
 def test_the_curve_is_the_mean_cost_in_bins(settings: Small, console: Console) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tyro
 from rich.console import Console
 
 import windward as ww
@@ -25,6 +26,11 @@ def test_the_problem_is_the_same_in_every_dimension() -> None:
         bests.append(ww.linear.best_dac(p.system, w, h=2, **p.settings).cost.sum())
     np.testing.assert_allclose(costs[0], costs[1], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(bests[0], bests[1], rtol=1e-6)
+
+
+def test_steps_is_another_name_of_t() -> None:
+    given = tyro.cli(dimension.Dimension, args=["--steps", "70"])
+    assert given == dimension.Dimension(T=70)
 
 
 @pytest.mark.slow

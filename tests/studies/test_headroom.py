@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -254,6 +255,7 @@ def test_writes_what_it_reports_and_repeats_nothing(
         "windward run headroom --cases pendulum-bias --generations 2 --max-steps 40"
     )
     assert "return by episode" in (settings.out / "report.html").read_text()
+    assert all((settings.out / f"headroom.{kind}").stat().st_size for kind in ("png", "pdf"))
 
     def refuse(job: runs.Job) -> dict[str, Any]:
         raise AssertionError(f"{job} was there")
@@ -264,7 +266,7 @@ def test_writes_what_it_reports_and_repeats_nothing(
     # Methods that were not run, more patient ones among them, ask nothing of the base policy.
     every = replace(settings, methods=(), compute=False)
     assert study.run(every, console)["headroom"] == summary["headroom"]
-    with pytest.raises(ValueError, match=r"4 of 4 runs failed.*\n.*regression, seed 100"):
+    with pytest.raises(ValueError, match=r"4 of 10 runs failed.*\n.*bias-regression-seed100"):
         study.run(replace(settings, redo=("regression",)), console)
 
 
@@ -301,7 +303,7 @@ def test_tuning_takes_the_best_of_the_grid_on_its_own_seeds_and_wind(
         many = [value] * job.episodes
         told: dict[str, Any] = {"decisions": [], "faults": {}, "warned": []}
         names = ("returns", "lengths", "clipped", "M_norm")
-        return {"of": job.of, **dict.fromkeys(names, many), **told}
+        return {**dict.fromkeys(names, many), **told}
 
     monkeypatch.setattr(runs, "perform", made_up)
     summary = study.run(tiny(tmp_path, methods=("paper",)), console)
@@ -310,18 +312,21 @@ def test_tuning_takes_the_best_of_the_grid_on_its_own_seeds_and_wind(
     tuning = [job for job in seen if job.tuning]
     as_calm = CASES[NOTHING[CALM].tuned_as or ""]
     assert len(tuning) == 2 * 4 * len(TUNE_SEEDS)
-    assert {job.of["wind"] for job in tuning} == {CASES[BIAS].tune, as_calm.tune}
+    winds = {job.run.settings["wind"] for job in tuning}
+    assert winds == {CASES[BIAS].tune, as_calm.tune}
     assert {job.seed for job in tuning} == set(TUNE_SEEDS)
     assert all(
         dict(job.numbers) == best for job in seen if job.method == "paper" and not job.tuning
     )
 
 
-def test_a_run_of_other_settings_is_refused(tmp_path: Path, console: Console) -> None:
+def test_other_settings_under_one_name_are_refused(tmp_path: Path, console: Console) -> None:
     settings = tiny(tmp_path, cases=(CALM,))
     study.run(settings, console)
-    with pytest.raises(ValueError, match="another max_steps: say --redo base"):
+    with pytest.raises(ValueError, match=r"other settings \(max_steps was 40, now 10\)"):
         study.run(replace(settings, max_steps=10), console)
+    with pytest.raises(ValueError, match=r"other settings \(cases was"):
+        study.run(replace(settings, cases=(BIAS,)), console)
     with pytest.raises(ValueError, match="was found with max_steps None, not 30"):
         offline.search(BIAS, 1, RESULTS / "best_M", "", console, max_steps=30)
     shorter = study.run(replace(settings, episodes=1), console)
@@ -353,15 +358,30 @@ def test_a_plan_runs_nothing_and_says_what_is_there(
     assert study.run(replace(settings, dry_run=True), Console(width=120)) == {}
     assert not list(tmp_path.iterdir())
     rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if "pendulum" in line]
-    plan = {cells[1].strip(): [cell.strip() for cell in cells[2:6]] for cells in rows}
+    plan = {cells[1].strip(): [cell.strip() for cell in cells[2:7]] for cells in rows}
     # Base, best and two methods on two seeds; where nothing is gained there is no best M.
+    tuning = str(len(TUNE_SEEDS) * len(METHODS["l1"].points(CASES[BIAS])))
     assert plan == {
-        BIAS: ["8", "0", "l1", "to be searched for"], CALM: ["6", "0", "l1", "-"]
+        BIAS: ["8", "0", tuning, "0", "to be searched for"], CALM: ["6", "0", tuning, "0", "-"]
     }  # fmt: skip
     study.run(replace(settings, methods=("regression",)), console)
     study.run(replace(settings, dry_run=True), Console(width=120))
     rows = [line.split("│") for line in capsys.readouterr().out.splitlines() if BIAS in line]
-    assert [cell.strip() for cell in rows[-1][2:6]] == ["8", "6", "l1", "there"]
+    assert [cell.strip() for cell in rows[-1][2:7]] == ["8", "6", tuning, "0", "there"]
+
+
+def test_a_plan_says_hours_and_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(**changes: Any) -> float:
+        settings = tiny(tmp_path, cases=(CALM,), dry_run=True, **changes)
+        study.run(settings, Console(width=200))
+        text = capsys.readouterr().out
+        assert "GiB of memory each" in text
+        found = re.search(r"up to ([0-9.]+) core-hours", text)
+        assert found is not None
+        return float(found[1])
+
+    short, long = told(episodes=20_000), told(episodes=40_000)
+    assert 0 < short < long < 2.2 * short
 
 
 def test_scales_say_what_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tyro
 from rich.console import Console
 
 import windward as ww
@@ -62,6 +63,22 @@ def test_tuning_shares_no_system_and_no_wind_of_a_period_with_the_report() -> No
     assert settings.tune_systems <= study.FIRST
     tones = [name for name in settings.tune_winds if name != "walk"]
     assert not set(tones) & set(settings.winds)
+
+
+def test_steps_is_another_name_of_t() -> None:
+    given = tyro.cli(study.HeadroomLinear, args=["--steps", "5000"])
+    assert given == study.HeadroomLinear(T=5000)
+
+
+def test_a_plan_of_large_systems_knows_that_they_take_longer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def hours(d_x: int, d_u: int) -> float:
+        how = Execution(runs=tmp_path, dry_run=True)
+        study.run(study.HeadroomLinear(sizes=((d_x, d_u),), how=how), Console(width=200))
+        return float(capsys.readouterr().out.split(" core-hours")[0].split()[-1])
+
+    assert hours(64, 4) > hours(10, 5) > 0  # though in fewer winds
 
 
 def test_winds_by_name() -> None:

@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from windward.studies import lds
+from windward import cli
+from windward.figures import panels
+from windward.studies import lds, lds_report
+from windward.studies.computed import BINS, binned
 from windward.studies.execution import Execution
+from windward.studies.lds_report import BEST, LQR
+from windward.studies.report import Chart, Curve
 
 
 def test_lds_low_writes_what_it_reports(
@@ -41,7 +46,8 @@ def test_lds_low_writes_what_it_reports(
     assert kept["command"].startswith("windward run lds-low --out ")
     assert "--T 600 --last 100" in kept["command"]
     page = (tmp_path / "report.html").read_text()
-    assert "Cost over time" in page
+    for title in ("Cost over time", "Cost over time, interquartile mean", "Cost of every run"):
+        assert title in page
     assert "Bandit GPC" in page
 
 
@@ -88,3 +94,74 @@ def test_tuning_and_report_share_no_wind_and_no_seed() -> None:
     settings = lds.LdsLow()
     assert not set(settings.tune_periods) & set(settings.periods)
     assert settings.tune_seeds <= lds.FIRST_SEED
+
+
+def drawn_by_hand() -> dict[str, Any]:
+    """Costs of two runs that settle, of which one diverges at its end, beside LQR and the best."""
+    steps, flat = np.arange(1, 101), np.ones(100)
+    astray = np.where(steps > 90, 1e9, 3.0)
+    costs = {LQR: [4 * flat] * 2, "GPC": [2 * flat, astray], BEST: [flat]}
+    return {
+        name: lds_report.drawing(steps, np.array(each), lds.FIRST_SEED)
+        for name, each in costs.items()
+    }
+
+
+def test_runs_are_smoothed_one_by_one_and_kept_as_they_are() -> None:
+    drawn = drawn_by_hand()["GPC"]
+    assert [seed for seed, *_ in drawn.raw] == [lds.FIRST_SEED, lds.FIRST_SEED + 1]
+    assert drawn.raw[1][2].max() == 1e9
+    assert drawn.mean.y[0] == pytest.approx(2.5)
+    assert drawn.mean.high[0] - drawn.mean.y[0] == pytest.approx(0.5)  # σ/√N of 2 and 3
+    # A tenth of the whole after it went astray, a run is at 1 - 1/e of the new cost.
+    assert drawn.rows[1, -1] == pytest.approx((1 - np.exp(-1)) * 1e9, rel=0.01)
+    assert np.isnan(drawn_by_hand()[BEST].mean.low).all()  # of one run there is no band
+
+
+def test_a_run_that_diverges_does_not_flatten_the_others_and_is_told_of() -> None:
+    drawn = drawn_by_hand()
+    figure, axes = panels(3)
+    looks = {name: {"color": "C0"} for name in drawn}
+    lds_report.draw(axes, drawn, looks)
+    assert [panel.get_ylim()[1] for panel in axes] == [lds_report.CEILING * 4] * 3
+    assert [panel.get_yscale() for panel in axes] == ["log"] * 3
+    assert [len(panel.lines) for panel in axes] == [3, 3, 5]
+    assert axes[0].get_title().endswith("mean ± σ/√N; 1 goes higher")
+    assert axes[2].get_title() == "every run, not smoothed; 1 goes higher"
+    del drawn["GPC"]
+    assert lds_report.frame(drawn) == pytest.approx((1 / 1.2, 4 * 1.2))
+    assert figure.axes
+
+
+def test_the_charts_of_a_page_show_the_same_three() -> None:
+    mean, iqm, every = (
+        chart for chart in lds_report.charts(drawn_by_hand(), "here") if isinstance(chart, Chart)
+    )
+    assert mean.note.startswith("here. ")
+    for chart in (mean, iqm, every):
+        assert chart.log_y
+        assert [(each.name, each.dashed) for each in chart.curves if isinstance(each, Curve)] == [
+            (LQR, True), ("GPC", False), (BEST, True),
+        ]  # fmt: skip
+    joined = np.asarray(every.curves[1].y)
+    assert np.isnan(joined[[100, 201]]).all()  # a gap after each run
+    assert joined[200] == 1e9
+
+
+def test_costs_in_bins() -> None:
+    cost = np.arange(2.0 * 3 * BINS).reshape(2, -1)
+    steps, costs = binned(cost)
+    assert (steps[0], steps[-1], costs.shape) == (3, 3 * BINS, (2, BINS))
+    np.testing.assert_allclose(costs[1], cost[1].reshape(BINS, 3).mean(axis=1))
+    np.testing.assert_array_equal(binned(cost[:, :7])[1], cost[:, :7])  # no more bins than steps
+
+
+def test_steps_is_another_name_of_t(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    def planned(flag: str) -> str:
+        words = f"run lds-low {flag} 300 --last 100 --dry-run --runs {tmp_path}"
+        cli.main(words.split())
+        return capsys.readouterr().out
+
+    told = planned("--steps")
+    assert "8 runs, 0 of them finished" in " ".join(told.split())
+    assert told == planned("--T")

@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tyro
 from rich.console import Console
 
 from windward.studies import lds_high, lds_high_report
 from windward.studies.computed import Plan, Result
 from windward.studies.execution import Execution
+from windward.studies.lds import REPORT_SEED
 from windward.studies.lds_high import LdsHigh
-from windward.studies.lds_high_report import METHODS
+from windward.studies.lds_high_report import BINNED, METHODS
 from windward.studies.lds_report import BEST, LQR
 from windward.studies.random_systems import problem
 
@@ -102,13 +104,57 @@ def test_a_method_that_is_not_finished_anywhere_leaves_the_rest(
         for name in (run.settings["method"],)
         if name in (LQR, BEST) or (name == "GPC" and run.settings["T"] == 100)
     ]  # fmt: skip
-    plan = Plan("lds-high", settings, lds_high.make_runs(settings), "windward run lds-high")
+    plan = Plan("lds-high", settings, lds_high.make_runs(settings), "windward run lds-high", 1.0)
     summary = lds_high_report.write(plan, results, console)
     assert summary["found"] == "Not finished: 5 of 10 runs are. Runs are still to come."
     assert [row["interval"] for row in summary["headroom"]] == [None]
     page = (tmp_path / "report.html").read_text()
-    assert "System 500, T = 100" in page  # where most methods are finished
+    assert "System 500, T = 100; mean over winds and seeds" in page  # most methods finished
+    assert "Cost of every run" not in page  # these runs left the mean alone
     assert "0.50 [" not in page
+
+
+def test_raw_results_name_the_seed_that_was_run() -> None:
+    (run,) = (
+        run for run in lds_high.make_runs(LdsHigh(systems=1, horizons=(100,), winds=("sine 20",)))
+        if run.settings["method"] == "BPC"
+    )  # fmt: skip
+    content = {"last": [[1.0, 2.0]], "whole": [[3.0, 4.0]]}
+    rows = lds_high_report._raw([Result(run, content, {}, Path())])
+    assert [(row["seed"], row["cost_last"]) for row in rows] == [(1000, "1"), (1001, "2")]
+
+
+def shown_of(tmp_path: Path, binned: tuple[str, ...]) -> lds_high_report.Shown:
+    """What is shown of a system whose methods left a mean, and some of them each seed's costs."""
+    runs = lds_high.make_runs(LdsHigh(systems=1, horizons=(100,)))
+    curve = {"steps": np.array([50.0, 100.0]), "cost": np.array([1.0, 2.0])}
+    results = []
+    for run in runs:
+        folder = tmp_path / run.settings["method"]
+        folder.mkdir()
+        if run.settings["method"] in binned:
+            np.save(folder / BINNED, np.array([[3.0, 4.0], [5.0, 6.0]]), allow_pickle=False)
+        results.append(Result(run, {}, curve, folder))
+    return lds_high_report._shown(results)
+
+
+def test_costs_of_each_seed_are_drawn_where_all_methods_left_them(tmp_path: Path) -> None:
+    shown = shown_of(tmp_path, METHODS)
+    assert set(shown.drawn) == set(METHODS)
+    assert shown.where == "System 500, T = 100, wind sine 30"  # the middle one
+    np.testing.assert_allclose(shown.drawn["BPC"].mean.y[[0, -1]], [4.0, 5.0], atol=0.01)
+    assert [seed for seed, *_ in shown.drawn["BPC"].raw] == [REPORT_SEED, REPORT_SEED + 1]
+
+
+def test_runs_made_before_are_drawn_by_their_mean(tmp_path: Path) -> None:
+    shown = shown_of(tmp_path, METHODS[:-1])
+    assert not shown.drawn
+    chart = lds_high_report._mean_chart(shown)
+    assert [curve.name for curve in chart.curves] == list(METHODS)
+
+
+def test_steps_is_another_name_of_horizons() -> None:
+    assert tyro.cli(LdsHigh, args=["--steps", "100", "200"]) == LdsHigh(horizons=(100, 200))
 
 
 @pytest.mark.slow
@@ -121,6 +167,11 @@ def test_a_small_one_writes_what_it_reports_and_is_not_repeated(
     with (tmp_path / "out" / "runs.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 2 * (1 + 1 + 3 * 2)  # two systems; LQR, best, and three with two seeds
+    seeds = {name: {r["seed"] for r in rows if r["method"] == name} for name in (LQR, "BPC")}
+    assert seeds == {LQR: {f"{REPORT_SEED}"}, "BPC": {f"{REPORT_SEED}", f"{REPORT_SEED + 1}"}}
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "System 500, T = 200, wind sine 20. Drawn as the paper" in page
+    assert "Cost of every run, not smoothed" in page
     (gpc,) = (row for row in summary["headroom"] if row["method"] == "GPC")
     assert min(gpc["systems"]) > 0.5
     marks = {path: path.stat().st_mtime_ns for path in tmp_path.glob("runs/*/finished.json")}

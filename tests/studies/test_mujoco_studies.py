@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, cast
@@ -149,6 +149,16 @@ def test_the_best_is_the_best_of_the_seeds_that_choose(tmp_path: Path) -> None:
     assert groups.score(every[2], tmp_path) == 20 + (2 + 3) / 2  # the last half of four
 
 
+def test_a_method_without_a_score_has_no_best(tmp_path: Path) -> None:
+    entry = ENTRIES["hopper-pd2"]  # of MF-GPC there is one group, which nothing chooses
+    every = robust_training.make_groups(entry.default, entry.sizes["laptop"])
+    assert [bool(group.judged) for group in every] == [True, True, True, False]
+    assert groups.best(every, tmp_path) == {"MF-GPC PD2": every[3]}
+    for run in every[1].judged:
+        _curve(run, tmp_path, -5.0)
+    assert groups.best(every, tmp_path) == {"baseline": every[1], "MF-GPC PD2": every[3]}
+
+
 def test_numbers_and_differences_by_hand(tmp_path: Path) -> None:
     entry = ENTRIES["hopper-pd3"]
     group = robust_training.make_groups(entry.default, entry.sizes["laptop"])[0]
@@ -190,10 +200,9 @@ def test_differences_of_pairs_by_hand() -> None:
 def _study(folder: Path, **changes: Any) -> RobustTraining:
     default = ENTRIES["pendulum-sine"].default
     how = Execution(runs=folder / "runs", jobs=1)
-    return replace(
-        default, scale="smoke", base_sigmas=(0.2,), out=folder / "out", how=how,
-        **({"sigmas": (0.1, 0.3), "steps": 200, "tune_steps": 100} | changes),
-    )  # fmt: skip
+    small: dict[str, Any] = {"base_sigmas": (0.2,), "sigmas": (0.1, 0.3)}
+    small |= {"steps": 200, "tune_steps": 100}
+    return replace(default, scale="smoke", out=folder / "out", how=how, **(small | changes))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -296,6 +305,72 @@ def test_more_steps_go_on_and_a_failing_seed_leaves_the_rest(
     made = robust_training.make_groups(study, size_of(study, entry))
     shorter = groups.numbers(made[0], done / "runs")
     assert list(shorter.final) == [run["final_return"] for run in before["groups"][0]["runs"]]
+
+
+def _pretend(monkeypatch: pytest.MonkeyPatch, broken: Callable[[store.Run], bool]) -> list[str]:
+    """Runs that take no time; those that are broken fail. Gives the names of all that began."""
+    begun: list[str] = []
+
+    def train(task: store.Task) -> store.Pace:
+        begun.append(task.run.name)
+        if broken(task.run):
+            raise RuntimeError("the simulator is gone")
+        _curve(task.run, task.folder.parent, 1.0)
+        return store.Pace(0, 0.0)
+
+    monkeypatch.setattr(trainings, "train", train)
+    return begun
+
+
+def _ours(run: store.Run) -> bool:
+    return "robust" in run.settings["agent"]
+
+
+@pytest.mark.parametrize("all_groups", [False, True])
+def test_a_method_whose_choosing_runs_failed_is_trained_no_further(
+    all_groups: bool, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = _study(tmp_path, base_sigmas=(0.2, 0.4), all_groups=all_groups)
+    begun = _pretend(monkeypatch, _ours)
+    shown = 4 if all_groups else 2
+    told = rf"(?s)^2 of {4 + shown} runs failed; .*MF-GPC-PD3-s0.1-seed0-.*MF-GPC-PD3-s0.3-seed0-"
+    with pytest.raises(ValueError, match=told):
+        catalogue.run(study, console)
+    assert not any("MF-GPC" in name and "seed10" in name for name in begun)
+    summary = _summary(tmp_path)
+    assert {group["method"] for group in summary["groups"]} == {"baseline"}
+    assert summary["chosen"] == {"baseline": "baseline, σ = 0.2"}
+    assert "MF-GPC PD3 is not shown" in summary["found"]
+    assert "the simulator is gone" in (tmp_path / "out" / "report.html").read_text()
+    # The same command tries again, and then it is there.
+    begun = _pretend(monkeypatch, lambda run: False)
+    summary = catalogue.run(study, console)
+    assert list(summary["chosen"]) == ["baseline", "MF-GPC PD3"]
+    assert all("MF-GPC" in name for name in begun)
+
+
+def test_if_no_method_has_a_score_nothing_is_shown(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = _study(tmp_path, base_sigmas=(0.2, 0.4))
+    begun = _pretend(monkeypatch, lambda run: True)
+    with pytest.raises(ValueError, match=r"(?s)^all 4 of 4 runs failed; .*baseline.*MF-GPC-PD3"):
+        catalogue.run(study, console)
+    assert len(begun) == 4
+    assert all("seed0-" in name for name in begun)
+    assert not (tmp_path / "out" / "report.html").exists()
+
+
+def test_if_no_return_is_a_number_it_says_so(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def train(task: store.Task) -> store.Pace:
+        _curve(task.run, task.folder.parent, np.nan)
+        return store.Pace(0, 0.0)
+
+    monkeypatch.setattr(trainings, "train", train)
+    with pytest.raises(ValueError, match="no group has a return on every seed that chooses"):
+        catalogue.run(_study(tmp_path, base_sigmas=(0.2, 0.4)), console)
 
 
 def test_the_worst_runs_can_be_left_out_of_the_bands_but_are_there(tmp_path: Path) -> None:

@@ -77,6 +77,28 @@ def test_only_what_is_new_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert there.over
 
 
+def test_a_run_that_ends_while_it_is_begun_there_is_begun_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, begun = work.run(1, 40), list[Recorded]()
+    store.perform(work.run(1, 20), tmp_path)
+    monkeypatch.setattr(publishing, "library", lambda: None)
+    publisher = publishing.Publisher("project", [run], tmp_path)
+
+    def begin(run: store.Run) -> Any:
+        begun.append(Recorded())
+        publisher._open[run.name] = begun[-1]
+        store.perform(run, tmp_path)  # meanwhile the last rows come, and the mark
+        return begun[-1]
+
+    monkeypatch.setattr(publisher, "_begin", begin)
+    for _ in range(2):
+        publisher.look()
+    (there,) = begun
+    assert [step for step, _ in there.rows] == [10, 20, 30, 40]
+    assert there.over
+
+
 def test_what_befalls_the_sending_befalls_no_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,18 +7,19 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from rich.console import Console
 
 from tests.studies import work
 from windward.agents import Settings
-from windward.studies import lds, lds_high, ray_backend, store
+from windward.studies import headroom, lds, lds_high, ray_backend, store
 from windward.studies.execution import Execution, check
+from windward.studies.headroom import Headroom
 from windward.studies.lds import LdsLow
 from windward.studies.lds_high import LdsHigh
 from windward.studies.trainings import train, training
@@ -147,15 +148,33 @@ def test_an_address_without_the_backend_is_refused() -> None:
         check(Execution(address="head:6379"))
 
 
+def _low(out: Path, how: Execution, console: Console) -> bytes:
+    lds.run(LdsLow(scale="smoke", out=out, how=how), console)
+    return (out / "runs.csv").read_bytes()
+
+
+def _headroom(out: Path, how: Execution, console: Console) -> bytes:
+    study = Headroom(
+        cases=("pendulum-calm",), methods=("counterfactual",), seeds=1, episodes=2, max_steps=40,
+        out=out, runs=how.runs, backend=how.backend,
+    )  # fmt: skip
+    headroom.run(study, console)
+    return (out / "episodes.csv").read_bytes()
+
+
 @pytest.mark.slow
-def test_a_linear_study_on_ray_is_the_same_as_here(tmp_path: Path, console: Console) -> None:
-    numbers = []
-    backends: tuple[Literal["ray", "local"], ...] = ("ray", "local")
-    for backend in backends:
-        how = Execution(backend=backend, runs=tmp_path / backend, jobs=1)
-        lds.run(LdsLow(scale="smoke", out=tmp_path / f"{backend}-out", how=how), console)
-        numbers.append((tmp_path / f"{backend}-out" / "runs.csv").read_bytes())
-    assert numbers[0] == numbers[1]
+@pytest.mark.parametrize("study", [_low, _headroom])
+def test_a_study_on_ray_is_the_same_as_here(
+    study: Callable[[Path, Execution, Console], bytes], tmp_path: Path, console: Console
+) -> None:
+    there, here = (
+        study(tmp_path / "out" / how.backend, how, console)
+        for how in (
+            Execution(tmp_path / "ray", 1, backend="ray"),
+            Execution(tmp_path / "local", 1, backend="local"),
+        )
+    )
+    assert there == here
 
 
 @pytest.mark.slow

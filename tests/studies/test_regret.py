@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tyro
 from rich.console import Console
 
 from windward.studies import regret
@@ -32,6 +33,11 @@ def test_regret_rate_uses_the_theorems_rates(
         assert fit["regret"]["400"].startswith(f"{np.mean(mine):.3g} [")
     page = (tmp_path / "report.html").read_text()
     assert "Regret, quadratic cost, smooth rates" in page
+
+
+def test_steps_is_another_name_of_horizons() -> None:
+    given = tyro.cli(regret.RegretRate, args=["--steps", "10000", "30000"])
+    assert given == regret.RegretRate(horizons=(10_000, 30_000))
 
 
 def test_rates_fall_as_the_theorem_says() -> None:

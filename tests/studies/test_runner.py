@@ -48,6 +48,14 @@ def test_all_are_done_once_and_one_that_fails_stops_no_other(tmp_path: Path) -> 
     runner.Outcome().raise_for(4, tmp_path)
 
 
+def test_if_all_failed_nothing_is_said_of_others(tmp_path: Path) -> None:
+    outcome = runner.Outcome({"one": "it broke", "two": "so did it"})
+    with pytest.raises(ValueError, match=r"^all 2 of 2 runs failed; the same command tries them"):
+        outcome.raise_for(2, tmp_path)
+    with pytest.raises(ValueError, match=r"^2 of 3 runs failed; the others are finished"):
+        outcome.raise_for(3, tmp_path)
+
+
 def test_one_that_another_command_is_at_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -103,6 +103,17 @@ def _healed(task: store.Task) -> store.Pace:
     return work.counting(task._replace(run=replace(task.run, settings=settings)))
 
 
+def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(tmp_path: Path) -> None:
+    run = work.run(3)
+    folder = run.folder(tmp_path)
+    folder.mkdir()
+    for name in ("curves.csv.0123456789abcdef.partial", "last.npz.partial"):
+        (folder / name).write_text("half")
+    store.perform(run, tmp_path)
+    assert not list(folder.glob("*.partial"))
+    assert store.finished(run, tmp_path) is not None
+
+
 def test_other_settings_in_the_folder_are_refused(tmp_path: Path) -> None:
     run = work.run(3)
     store.perform(run, tmp_path)

@@ -27,6 +27,8 @@ from windward.studies.groups import Group
 from windward.studies.robust_training import RobustTraining
 from windward.studies.training_page import Found
 
+RAW = training_figures.raw
+
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,6 +189,76 @@ def test_figures_of_groups_that_are_no_longer_shown_are_removed(
     assert not list((tmp_path / "out").glob("all.*"))
 
 
+def _panels(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
+    """The panels of raw.png that will be drawn: their titles, and the curves in each."""
+    found: dict[str, list[Any]] = {}
+
+    def look(figure: Any, out: Path, name: str) -> None:
+        assert name == "raw"
+        found.clear()
+        found.update((axes.get_title(), axes.lines) for axes in figure.axes if axes.get_visible())
+
+    monkeypatch.setattr(training_figures, "raw", RAW)
+    monkeypatch.setattr(training_figures, "save", look)
+    return found
+
+
+def test_groups_that_were_not_chosen_are_drawn_by_the_runs_that_chose(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, panels = _study(tmp_path, "hopper-pd1", tune_seeds=2), _panels(monkeypatch)
+    _fill(study, lambda i, seed: 10.0 * i + seed)
+    summary = catalogue.run(study, console)
+    shown = ["baseline, σ = 0.3", "MF-GPC PD1, σ = 0.2"]
+    others = [group.name for group in _groups(study) if group.name not in shown]
+    assert len(others) == 3 + 3
+    assert list(panels) == [*shown, *(f"{name} (choosing runs)" for name in others)]
+    assert [len(curves) for curves in panels.values()] == [3, 3, *[2] * 6]
+    first = panels["baseline, σ = 0.1 (choosing runs)"]
+    assert [set(curve.get_ydata()) for curve in first] == [{0.0}, {1.0}]
+    size = size_of(study, ENTRIES["hopper-pd1"])
+    assert {max(curve.get_xdata()) for curve in first} == {size.tune_steps}
+    # Panels reach equally far, so that shorter runs look shorter.
+    assert {curves[0].axes.get_xlim() for curves in panels.values()} == {(0, size.steps)}
+    # They are in no number and in no other chart.
+    assert [group["group"] for group in summary["groups"]] == shown
+    page = (tmp_path / "out" / "report.html").read_text()
+    charts = _charts(page)
+    assert [each["name"] for each in charts["Every run, not smoothed"]["curves"]] == shown
+    chart = charts["Groups that were not chosen, not smoothed"]
+    assert [each["name"] for each in chart["curves"]] == list(panels)[2:]
+    assert (
+        "only the shorter runs that chose the best of each method: 2 other seeds of "
+        f"{size.tune_steps:,} environment steps each"
+    ) in page
+    assert all(name not in (tmp_path / "out" / "curves.csv").read_text() for name in others)
+
+
+@pytest.mark.parametrize(("name", "changes"), [("hopper-pd1", {"all_groups": True}),
+                                               ("walker-pd3-sweep", {})])  # fmt: skip
+def test_where_all_groups_are_shown_no_choosing_runs_are_drawn(
+    name: str, changes: Any, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, panels = _study(tmp_path, name, **changes), _panels(monkeypatch)
+    _fill(study, lambda i, seed: 10.0 * i + seed)
+    catalogue.run(study, console)
+    assert list(panels) == [group.name for group in _groups(study)]
+    assert "not chosen" not in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_groups_that_have_no_curve_have_no_panel(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, panels = _study(tmp_path, "hopper-pd1"), _panels(monkeypatch)
+    _fill(study, lambda i, seed: 10.0 * i + seed)
+    first = _groups(study)[0]
+    for run in first.judged:
+        (run.folder(study.how.runs) / "curves.csv").unlink()
+    catalogue.run(study, console)
+    assert len(panels) == 2 + 5
+    assert not {first.name, f"{first.name} (choosing runs)"} & panels.keys()
+
+
 def test_failed_runs_are_named_even_if_they_only_choose(tmp_path: Path) -> None:
     study = _study(tmp_path)
     _fill(study, lambda i, seed: 10.0 * i + seed)
@@ -201,6 +273,17 @@ def test_failed_runs_are_named_even_if_they_only_choose(tmp_path: Path) -> None:
     summary = training_report.write(tmp_path / "out", found, "windward run", Console(quiet=True))
     assert "1 run failed" in summary["found"]
     assert "the disk was gone" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_method_of_which_nothing_could_be_chosen_is_left_out_and_named(
+    tmp_path: Path, console: Console
+) -> None:
+    study = _study(tmp_path)
+    _fill(study, lambda i, seed: np.nan if i >= 3 and seed < 100 else 10.0 * i + seed)
+    summary = catalogue.run(study, console)
+    assert summary["chosen"] == {"baseline": "baseline, σ = 0.25"}
+    assert [group["group"] for group in summary["groups"]] == ["baseline, σ = 0.25"]
+    assert "MF-GPC PD3 is not shown: none of its groups has a return" in summary["found"]
 
 
 @pytest.mark.parametrize(("scale", "told"), [("smoke", True), ("laptop", False)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from windward.cli import main
 from windward.studies import robust_training, tune
 from windward.studies.catalogue import ENTRIES
 from windward.studies.conducting import size_of
@@ -56,6 +57,19 @@ def test_a_search_without_training_is_refused(tmp_path: Path, console: Console) 
     idle = replace(tuning.study, how=replace(tuning.study.how, train=False))
     with pytest.raises(ValueError, match="a search trains"):
         tune.run(replace(tuning, study=idle), console)
+
+
+def test_flags_of_the_search_stand_before_the_study_or_behind_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given in ("hopper-pd3 --points 4 --scale smoke", "--points 4 hopper-pd3 --scale smoke"):
+        main(["tune", *given.split(), "--dry-run"])
+        assert "4 points" in capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        main(["tune", "--help"])
+    assert "windward tune hopper-pd3 --points 4" in capsys.readouterr().out
 
 
 @pytest.mark.slow

@@ -19,6 +19,9 @@ from rich.text import Text
 
 from windward.atomic import write_rows
 
+OURS = ".windward"
+"""how files for TensorBoard end that a log writes: others in its folder are not touched"""
+
 
 class _Speed(ProgressColumn):
     """Steps a second."""
@@ -76,7 +79,7 @@ class Board:
         for name, value in row.items():
             if name != "steps" and np.isfinite(value):
                 self._writer.add_scalar(name, value, row["steps"])
-        self._writer.flush()  # or a kill would lose what curves.csv has
+        self._writer.flush()  # of what its thread has written; it may not be at the last yet
 
     def close(self) -> None:
         """Ends writing."""
@@ -92,13 +95,21 @@ class Log:
         self._board: Board | None = None
 
     def open(self, folder: Path | None) -> None:
-        """Takes up a folder to write to."""
+        """Takes up a folder to write to.
+
+        All rows there are go into a new file for TensorBoard, in place of what was there of ours:
+        a kill may have lost some of them, and what came after the last checkpoint comes again.
+        """
         self._folder = folder
         if folder is None:
             return
         folder.mkdir(parents=True, exist_ok=True)
         self._write()
-        self._board = Board(folder)
+        for path in folder.glob(f"events.*{OURS}"):
+            path.unlink()
+        self._board = Board(folder, OURS)
+        for row in self.rows:
+            self._board.add(row)
 
     def add(self, **row: Any) -> None:
         """One row."""

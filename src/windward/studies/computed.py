@@ -7,7 +7,6 @@ run is a folder named by its settings, done in processes here or as a Ray task, 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -29,6 +28,10 @@ MEMORY = 2 * 2**30
 """bytes that a run may need"""
 BINS = 200
 """points of a cost curve"""
+START = 4.0
+"""seconds that a run takes before its first step: imports and compiling"""
+USUAL = 50
+"""numbers in M, d_x·d_u·h, up to which a step takes as long whatever their count"""
 FREE = ("how", "out")
 """settings that are no part of a result"""
 
@@ -94,15 +97,27 @@ def plain(grid: Mapping[str, Any]) -> dict[str, list[float]]:
     return {name: np.asarray(values, dtype=float).tolist() for name, values in grid.items()}
 
 
+def binned(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(steps, costs) of costs (..., T): where each bin ends, and the mean of the costs in it.
+
+    >>> steps, costs = binned(np.arange(2.0 * BINS))
+    >>> steps[:3].tolist(), costs[:3].tolist()
+    ([2, 4, 6], [0.5, 2.5, 4.5])
+    """
+    T = cost.shape[-1]
+    edges = np.linspace(0, T, min(BINS, T) + 1).astype(int)
+    sums = np.add.reduceat(np.asarray(cost, float), edges[:-1], axis=-1)
+    return edges[1:], sums / np.diff(edges)
+
+
 def leave(task: Task, content: Mapping[str, Any], cost: np.ndarray | None = None) -> None:
     """Writes what a run came to; of costs (..., T) the mean over all but time, in bins."""
     task.check()
     if cost is not None:
-        T = cost.shape[-1]
-        edges = np.linspace(0, T, min(BINS, T) + 1).astype(int)
+        steps, each = binned(cost)
+        means = each.reshape(-1, len(steps)).mean(axis=0)
         rows = [
-            {"steps": int(end), "cost": float(cost[..., start:end].mean())}
-            for start, end in pairwise(edges)
+            {"steps": int(end), "cost": float(mean)} for end, mean in zip(steps, means, strict=True)
         ]
         write_rows(task.folder / CURVES, rows)
     write_text(task.folder / RESULT, json.dumps(content))
@@ -125,7 +140,7 @@ def compute(plan: Plan, console: Console) -> tuple[list[Result], Outcome] | None
     if how.train:
         outcome = execution.execute(plan.runs, how, MEMORY, console)
     done = [
-        Result(run, _content(run, how.runs), curve(run, how.runs), run.folder(how.runs))
+        Result(run, content(run, how.runs), curve(run, how.runs), run.folder(how.runs))
         for run in plan.runs
         if finished(run, how.runs) is not None
     ]
@@ -150,20 +165,25 @@ def whole(plan: Plan, console: Console) -> list[Result] | None:
     return done
 
 
-def _content(run: Run, root: Path) -> dict[str, Any]:
+def content(run: Run, root: Path) -> dict[str, Any]:
+    """What a finished run left."""
     path = run.folder(root) / RESULT
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error!r}): delete {path.parent}") from error
-    return content
+    return found
 
 
 def work(settings: Mapping[str, Any]) -> float:
     """Steps that a run simulates: every point of its grid when tuning, then what is reported.
 
+    A step of a larger system counts for as many as it takes the time of.
+
     >>> work({"T": 100, "seeds": 5, "winds": ["a", "b"]})
     1000.0
+    >>> work({"T": 100, "d_x": 10, "d_u": 5, "h": 5})
+    500.0
     >>> work({"T": 100, "tune_seeds": 3, "grid": {"eta": [0.1, 0.2]}})
     700.0
     """
@@ -178,7 +198,17 @@ def work(settings: Mapping[str, Any]) -> float:
     tuning = points * count("tune_seeds", "tune_winds", "tune_periods", "tune_systems") * tuned
     reported = sum(settings.get("horizons", [settings.get("T", 0)]))
     shown = count("seeds", "winds", "periods", "systems") * reported
-    return float(tuning * settings.get("tune_horizon", settings.get("T", 0)) + shown)
+    steps = tuning * settings.get("tune_horizon", settings.get("T", 0)) + shown
+    return float(steps * max(1.0, count("d_x", "d_u", "h") / USUAL))
+
+
+def speed(works: Sequence[float], seconds: Sequence[float]) -> float:
+    """Steps that runs simulate in a second of one core, once they have begun.
+
+    >>> speed([600.0, 600.0], [7.0, 7.0])
+    200.0
+    """
+    return sum(works) / sum(max(each - START, 1.0) for each in seconds)
 
 
 def _pace(run: Run, timed: Sequence[Run], plan: Plan) -> float:
@@ -186,10 +216,16 @@ def _pace(run: Run, timed: Sequence[Run], plan: Plan) -> float:
     same = [each for each in timed if each.settings.get("method") == run.settings.get("method")]
     for known in (same, timed):
         marks = [finished(each, plan.settings.how.runs) for each in known]
-        seconds = sum(mark.pace.seconds for mark in marks if mark is not None)
+        seconds = [mark.pace.seconds for mark in marks if mark is not None]
         if seconds:
-            return sum(work(each.settings) for each in known) / seconds
+            return speed([work(each.settings) for each in known], seconds)
     return plan.pace
+
+
+def hours_left(plan: Plan, left: Sequence[Run], timed: Sequence[Run]) -> float:
+    """Core-hours that runs take, by those that are finished or else by the usual pace."""
+    seconds = (START + work(run.settings) / _pace(run, timed, plan) for run in left)
+    return sum(seconds) / 3600
 
 
 def _show(plan: Plan, console: Console) -> None:
@@ -198,7 +234,7 @@ def _show(plan: Plan, console: Console) -> None:
     left = [run for run in plan.runs if finished(run, how.runs) is None]
     timed = [run for run in plan.runs if run not in left]
     source = "finished runs" if timed else "measured speed"
-    hours = sum(work(run.settings) / _pace(run, timed, plan) for run in left) / 3600
+    hours = hours_left(plan, left, timed)
     jobs = execution.at_once(how)
     here = f"{hours / jobs:.2f} hours with {jobs} at once"
     rest = (

@@ -1,6 +1,6 @@
 """A study from its groups to its page: chosen on some seeds, shown on others."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,16 +64,31 @@ def conduct(study: Study, console: Console) -> dict[str, Any]:
     if how.train:
         _do([run for group in every for run in group.judged], how, outcome, console)
     best = groups.best(every, how.runs) if any(group.judged for group in every) else {}
-    show = every if study.size.all_groups or not best else list(best.values())
+    show = _shown(study, best)
     if how.train:
         _do([run for group in show for run in group.shown], how, outcome, console)
     count = sum(len(each.judged) for each in every) + sum(len(each.shown) for each in show)
     if not any(curve(run, how.runs) for group in show for run in group.shown):
         outcome.raise_for(count, how.runs)  # there is nothing to draw, and this is why
+    if how.train and not show:  # nothing failed, but no return is a number
+        raise ValueError(
+            f"no group has a return on every seed that chooses: there is nothing to show; see the "
+            f"curves in {how.runs}"
+        )
     found = Found(settings, study.entry, study.size, every, show, best, outcome.failed)
     summary = training_report.write(out, found, study.command, console)
     outcome.raise_for(count, how.runs)
     return summary
+
+
+def _shown(study: Study, best: Mapping[str, Group]) -> Sequence[Group]:
+    """The groups to show: none of a method of which none could be chosen, as its runs failed."""
+    every, how = study.groups, study.settings.how
+    if not any(group.judged for group in every):
+        return every
+    if not study.size.all_groups:
+        return list(best.values())
+    return [group for group in every if group.method in best] if how.train else every
 
 
 def _do(runs: Sequence[Run], how: Execution, outcome: Outcome, console: Console) -> None:

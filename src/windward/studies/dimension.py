@@ -10,10 +10,11 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import scipy.stats
+import tyro
 from rich.console import Console
 
 import windward as ww
@@ -25,7 +26,7 @@ from windward.studies.lds import REPORT_SEED, Problem
 from windward.studies.store import Pace, Run, Task
 
 D_U = 4
-PACE = 81_000.0
+PACE = 196_000.0
 """simulated steps in a second of one core"""
 
 
@@ -35,7 +36,7 @@ class Dimension(Computed):
 
     d_x: tuple[int, ...] = (4, 16, 64)
     """dimensions of the state"""
-    T: int = 10_000
+    T: Annotated[int, tyro.conf.arg(aliases=("--steps",))] = 10_000
     """steps of a run"""
     alpha: float = 0.2
     """stability: every mode of A has modulus 1 - alpha"""

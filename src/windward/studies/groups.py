@@ -18,6 +18,8 @@ FINAL = 0.1
 """the share of evaluations, the last ones, that make the final return"""
 JUDGED = 0.5
 """the share by which settings are chosen: short runs have few evaluations"""
+Raw = list[tuple[int, np.ndarray, np.ndarray]]
+"""(seed, x, y) of each run"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,16 +137,20 @@ def score(group: Group, root: Path) -> float | None:
 
 
 def best(groups: Sequence[Group], root: Path) -> dict[str, Group]:
-    """Of each method the group with the highest score; no look is had at the shown runs."""
+    """Of each method the group with the highest score; no look is had at the shown runs.
 
-    def rank(group: Group) -> float:
-        value = score(group, root)
-        return -np.inf if value is None else value
-
+    A method is left out if none of its groups has a score: the first would be no choice. One whose
+    groups have no runs that choose has nothing to choose from.
+    """
     chosen: dict[str, Group] = {}
-    for group in groups:
-        rivals = [each for each in groups if each.method == group.method]
-        chosen[group.method] = max(rivals, key=rank)
+    for method in dict.fromkeys(group.method for group in groups):
+        rivals = [group for group in groups if group.method == method]
+        scores = [(score(group, root), group) for group in rivals]
+        known = [(value, group) for value, group in scores if value is not None]
+        if known:
+            chosen[method] = max(known, key=lambda each: each[0])[1]
+        elif not any(group.judged for group in rivals):
+            chosen[method] = rivals[0]
     return chosen
 
 
@@ -159,8 +165,7 @@ def bare(band: Band) -> Band:
 class Drawing:
     """The curves of a group: as they are, and smoothed on one grid."""
 
-    raw: list[tuple[int, np.ndarray, np.ndarray]]
-    """(seed, x, y) of each run"""
+    raw: Raw
     grid: np.ndarray
     rows: np.ndarray
 
@@ -175,20 +180,26 @@ class Drawing:
         return bare(smoothing.interquartile_band(self.grid, self.rows))
 
 
-def drawing(group: Group, root: Path, column: str = "eval_return", drop: int = 0) -> Drawing | None:
-    """The curves of a group; None if no run has begun.
-
-    `drop` leaves the runs with the lowest final returns out of the bands, as the paper does in one
-    figure (deviation 17); no number in a table ever does.
-    """
+def raw_curves(runs: Sequence[Run], root: Path, column: str = "eval_return") -> Raw:
+    """The curves of those runs that have begun, where they are numbers."""
     raw = []
-    for run in group.shown:
+    for run in runs:
         curve = store.curve(run, root)
         if column in curve:
             kept = np.isfinite(curve[column])
             if kept.any():
                 x, y = curve["steps"][kept], curve[column][kept]
                 raw.append((int(run.settings["seed"]), x, y))
+    return raw
+
+
+def drawing(group: Group, root: Path, column: str = "eval_return", drop: int = 0) -> Drawing | None:
+    """The curves of a group; None if no run has begun.
+
+    `drop` leaves the runs with the lowest final returns out of the bands, as the paper does in one
+    figure (deviation 17); no number in a table ever does.
+    """
+    raw = raw_curves(group.shown, root, column)
     order = sorted(raw, key=lambda each: -last(each[2], FINAL))
     kept_runs = order[: max(1, len(order) - drop)]
     if not kept_runs:

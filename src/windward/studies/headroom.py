@@ -7,26 +7,36 @@ there is nothing to gain, what a method loses is told instead. Exploration is al
 """
 
 import json
-import shutil
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from windward import checks
 from windward.atomic import prepare, write_rows
-from windward.studies import headroom_linear, headroom_page, results
+from windward.studies import (
+    computed,
+    execution,
+    headroom_figure,
+    headroom_linear,
+    headroom_page,
+    headroom_plan,
+    results,
+)
 from windward.studies import headroom_numbers as stats
 from windward.studies.commands import command_line
 from windward.studies.execution import Execution
 from windward.studies.headroom_cases import CASES, EVERY, LINEAR, NOTHING, SIZES, TUNE_SEEDS
 from windward.studies.headroom_methods import BASE, BEST, METHODS
 from windward.studies.headroom_offline import search
-from windward.studies.headroom_runs import Job, Returns, gather, make_all, stored
+from windward.studies.headroom_plan import Part
+from windward.studies.headroom_runs import Job, Returns, forget, gather, make_all, stored
 from windward.studies.scales import Scale
+from windward.studies.store import commits
+from windward.studies.study_folder import claim, writing
 
 
 @dataclass(frozen=True)
@@ -67,20 +77,43 @@ class Headroom:
     max_steps: int | None = None
     """steps of an episode at most; the environment's own limit if left out"""
     processes: int = 1
-    """runs at a time"""
+    """runs at a time on this machine"""
+    backend: Literal["local", "ray"] = "local"
+    """where runs are done: in processes here, or as Ray tasks (pip install 'windward[ray]'); the
+    search for a best fixed M is always done here"""
+    address: str | None = None
+    """of a Ray cluster, HOST:PORT or auto; --runs must then be a folder that all nodes share"""
+    cpus: float = 1.0
+    """cores that Ray sets aside for a run"""
+    retries: int = 3
+    """how often Ray begins a run again when its worker or node dies"""
+    wandb: str | None = None
+    """project of Weights & Biases to which returns go (pip install 'windward[wandb]')"""
     redo: tuple[str, ...] = ()
     """methods whose runs and tuning are thrown away and made again"""
     compute: bool = True
     """False makes table and page of what there is"""
     dry_run: bool = False
-    """print what would be run, and run nothing"""
+    """print what would be run and what it would cost, and run nothing"""
     runs: Path = Path("out/headroom")
-    """folder with a file for each run"""
+    """folder of all runs, each in a folder that is named by its settings"""
     out: Path = Path("out/studies/headroom")
-    """folder for episodes.csv, summary.json and report.html"""
+    """folder for episodes.csv, summary.json, headroom.png, headroom.pdf and report.html"""
     best: Path | None = None
     """folder with the best fixed M of each case, those that were found before; best_M in `out` if
     left out"""
+
+    @property
+    def how(self) -> Execution:
+        """How its runs are done."""
+        return Execution(
+            self.runs, self.processes, self.backend, self.address, self.cpus, self.retries,
+            self.wandb, self.compute, self.dry_run,
+        )  # fmt: skip
+
+
+IDENTITY = ("scale", "cases", "first_seed", "last", "generations", "first_step", "max_steps")
+"""settings that may not change under one --out; more seeds, episodes and methods may come"""
 
 
 def run(settings: Headroom, console: Console) -> dict[str, Any]:
@@ -93,20 +126,21 @@ def run(settings: Headroom, console: Console) -> dict[str, Any]:
     left_out = {name: size[name] for name in size if getattr(settings, name) in (None, ())}
     settings = replace(settings, **left_out)
     cases, methods = _checked(settings)
+    execution.check(settings.how)
     if settings.dry_run:
-        _plan(settings, cases, methods, console)
+        plan = _planned(settings, cases, methods)
+        headroom_plan.show(plan, settings.how, headroom_linear.PACE, console)
         return {}
-    out, runs = prepare(settings.out), prepare(settings.runs)
-    for name in settings.redo:
-        for folder in runs.glob(f"*/{name}"):
-            shutil.rmtree(folder)
+    out = claim(settings.out, {name: getattr(settings, name) for name in IDENTITY})
+    runs = prepare(settings.runs)
+    forget(settings.redo, runs)
     linear = _linear(settings, [name for name in cases if name in LINEAR], command, console)
     played = [name for name in cases if name in EVERY]
     best = _references(settings, played, console)
     tuned = _tuned(settings, played, methods, console)
     jobs = list(_jobs(settings, played, methods, best, tuned))
     if settings.compute:
-        make_all(jobs, runs, settings.processes, console)
+        make_all(jobs, settings.how, console)
     made = gather(jobs, runs)
     found = _numbers(made.returns, settings)
     seeds = _seeds(settings)
@@ -114,49 +148,49 @@ def run(settings: Headroom, console: Console) -> dict[str, Any]:
         case: {method: stats.as_json(each, seeds) for method, each in by.items()}
         for case, by in found.items()
     }
-    if made.rows:
-        write_rows(out / "episodes.csv", made.rows)
-    written = results.write_summary(
-        out / "summary.json", command, settings,
-        headroom={name: each for name, each in summary.items() if name in CASES},
-        nothing={name: each for name, each in summary.items() if name in NOTHING},
-        linear=linear, tuned=tuned,
-    )  # fmt: skip
-    headroom_page.write(
-        out / "report.html", found, made.returns, made.decisions, made.still, linear, seeds, written
-    )
+    with writing(out):
+        if made.rows:
+            write_rows(out / "episodes.csv", made.rows)
+        written = results.write_summary(
+            out / "summary.json", command, settings,
+            headroom={name: each for name, each in summary.items() if name in CASES},
+            nothing={name: each for name, each in summary.items() if name in NOTHING},
+            linear=linear, tuned=tuned, commits_of_runs=commits([job.run for job in jobs], runs),
+        )  # fmt: skip
+        headroom_figure.draw(found, out)
+        headroom_page.write(
+            out / "report.html", found, made.returns, made.decisions, made.still, linear, seeds,
+            written,
+        )  # fmt: skip
     for table in headroom_page.terminal(found, settings.last, len(seeds)):
         console.print(table)
-    console.print(f"page: {out / 'report.html'}   raw results: {out / 'episodes.csv'}",
-                  highlight=False, soft_wrap=True)  # fmt: skip
+    raw = f"   raw results: {out / 'episodes.csv'}" if made.rows else ""
+    console.print(f"page: {out / 'report.html'}{raw}", highlight=False, soft_wrap=True)
     return written
 
 
-def _plan(settings: Headroom, cases: list[str], methods: list[str], console: Console) -> None:
-    """Prints what would be run; how long a run takes is very different from case to case."""
-    played = [name for name in cases if name in EVERY]
-    folder = settings.best or settings.out / "best_M"
-    tuned: dict[str, Any] = {name: {each: {} for each in METHODS} for name in played}
-    table = Table("case", "runs", "finished", "to be tuned first", "best M", title="headroom")
-    for name in played:
-        case = EVERY[name]
-        best = {name: None} if case.gains else {}
-        jobs = _jobs(replace(settings, compute=True), [name], methods, best, tuned)
-        done = sum(
-            stored(job, settings.runs) is not None if job.method != BEST
-            else job.path(settings.runs).exists()  # its M may be still unknown here
-            for job in jobs
-        )  # fmt: skip
-        grids = [each for each in methods if METHODS[each].grid and METHODS[each].suits(case)]
-        there = (folder / f"{name}.json").exists()
-        reference = "-" if not case.gains else "there" if there else "to be searched for"
-        table.add_row(name, str(len(jobs)), str(done), ", ".join(grids) or "-", reference)
-    for name in cases:
-        if name in LINEAR:
-            table.add_row(
-                name, str(1 + len(headroom_linear.METHODS)), "", "paper's update, GPC", ""
-            )
-    console.print(table)
+def _planned(settings: Headroom, cases: list[str], methods: list[str]) -> list[Part]:
+    """What would be run for each case; what is not tuned yet counts as not finished."""
+    settings = replace(settings, compute=True)
+    folder, parts = settings.best or settings.out / "best_M", []
+    for name in (each for each in cases if each in EVERY):
+        path, gains = folder / f"{name}.json", EVERY[name].gains
+        M = json.loads(path.read_text())["M"] if path.exists() else None
+        grids = _tuning(settings, [name], methods)
+        known = _chosen(grids, settings)[EVERY[name].tuned_as or name]
+        tuned = {method: known.get(method, {}) for method in METHODS}
+        jobs = _jobs(settings, [name], methods, {name: M} if gains else {}, {name: tuned})
+        tuning = [job for grid in grids.values() for point in grid for job in point]
+        search = "-" if not gains else "there" if path.exists() else "to be searched for"
+        generations = settings.generations if gains and M is None else 0
+        runs, tuned_by = [job.run for job in jobs], [job.run for job in tuning]
+        parts.append(Part(name, runs, tuned_by, search, generations))
+    for name in (each for each in cases if each in LINEAR):
+        usual, small = headroom_linear.HeadroomLinear(), headroom_linear.SMALL
+        study = computed.sized(_linear_study(settings, name), usual, small)
+        runs = headroom_linear.make_runs(study)
+        parts.append(Part(name, runs, [], "exact", 0, linear=True))
+    return parts
 
 
 def _checked(settings: Headroom) -> tuple[list[str], list[str]]:
@@ -186,17 +220,20 @@ def _seeds(settings: Headroom) -> tuple[int, ...]:
     return tuple(range(settings.first_seed, settings.first_seed + settings.seeds))
 
 
+def _linear_study(settings: Headroom, name: str) -> headroom_linear.HeadroomLinear:
+    return headroom_linear.HeadroomLinear(
+        sizes=(LINEAR[name],), scale=settings.scale, out=settings.out / name,
+        how=replace(settings.how, runs=settings.runs / "linear"),
+    )  # fmt: skip
+
+
 def _linear(settings: Headroom, names: list[str], command: str, console: Console) -> dict[str, Any]:
     """What `headroom-linear` found for systems of some sizes, each in a folder of its own."""
     found = {}
     for name in names:
         folder = settings.out / name
         if settings.compute:  # what is finished is not run again
-            study = headroom_linear.HeadroomLinear(
-                sizes=(LINEAR[name],), scale=settings.scale, out=folder,
-                how=Execution(runs=settings.runs / "linear", jobs=settings.processes),
-            )  # fmt: skip
-            headroom_linear.run(study, console, command)
+            headroom_linear.run(_linear_study(settings, name), console, command)
         if (folder / "summary.json").exists():
             summary = json.loads((folder / "summary.json").read_text())
             (found[name],) = summary["headroom"].values()
@@ -225,27 +262,30 @@ def _only(settings: Headroom) -> Headroom:
     return Headroom(**{name: getattr(settings, name) for name in names})
 
 
-def _tuned(
-    settings: Headroom, cases: list[str], methods: list[str], console: Console
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Case -> method -> the best point of its grid, by the mean return over the last episodes."""
-    wanted = list(dict.fromkeys(EVERY[name].tuned_as or name for name in cases))
-    jobs: dict[tuple[str, str], list[list[Job]]] = {}
-    for name in wanted:
+Grids = dict[tuple[str, str], list[list[Job]]]
+"""of a case and a method: the runs of each point"""
+
+
+def _tuning(settings: Headroom, cases: list[str], methods: list[str]) -> Grids:
+    """What is run to tune the methods that have a grid."""
+    grids: Grids = {}
+    for name in dict.fromkeys(EVERY[name].tuned_as or name for name in cases):
         case = EVERY[name]
         for method in methods:
             if METHODS[method].grid and METHODS[method].suits(case):
                 episodes = METHODS[method].patience * (settings.episodes or case.episodes)
-                jobs[name, method] = [
+                grids[name, method] = [
                     [Job(name, method, seed, episodes, settings.max_steps, True, point)
                      for seed in TUNE_SEEDS]
                     for point in METHODS[method].points(case)
                 ]  # fmt: skip
-    if settings.compute:
-        every = [job for grid in jobs.values() for point in grid for job in point]
-        make_all(every, settings.runs, settings.processes, console)
-    tuned: dict[str, dict[str, dict[str, float]]] = {name: {} for name in wanted}
-    for (name, method), grid in jobs.items():
+    return grids
+
+
+def _chosen(grids: Grids, settings: Headroom) -> dict[str, dict[str, dict[str, float]]]:
+    """Case -> method -> the best finished point, by the mean return over the last episodes."""
+    tuned: dict[str, dict[str, dict[str, float]]] = defaultdict(dict)
+    for (name, method), grid in grids.items():
         scores = []
         for point in grid:
             there = [stored(job, settings.runs) for job in point]
@@ -255,7 +295,19 @@ def _tuned(
                 scores.append((float(np.mean(last)), dict(point[0].numbers)))
         if scores:
             tuned[name][method] = max(scores, key=lambda each: each[0])[1]
-    return {name: tuned[EVERY[name].tuned_as or name] for name in cases}
+    return tuned
+
+
+def _tuned(
+    settings: Headroom, cases: list[str], methods: list[str], console: Console
+) -> dict[str, dict[str, dict[str, float]]]:
+    """The same by the names of all cases, after what is not finished was run."""
+    grids = _tuning(settings, cases, methods)
+    if settings.compute:
+        every = [job for grid in grids.values() for point in grid for job in point]
+        make_all(every, settings.how, console)
+    chosen = _chosen(grids, settings)
+    return {name: chosen[EVERY[name].tuned_as or name] for name in cases}
 
 
 def _jobs(

@@ -95,7 +95,10 @@ def write(
             for case, by in summary["tuned"].items()
             for method, numbers in by.items()
         ),
+        "settings": "\n".join(f"{name}: {value}" for name, value in summary["settings"].items()),
         "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
+        "commit": summary["commit"] or "unknown",
+        "commits of runs": "\n".join(summary["commits_of_runs"]),
     }
     lead = _lead(found)
     if summary["settings"]["scale"] == "smoke":

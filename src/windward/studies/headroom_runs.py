@@ -1,14 +1,14 @@
-"""Runs of `headroom` on disk: a method on a case with a seed is a file, made once.
+"""Runs of `headroom`: a method on a case with a seed, as studies keep their runs.
 
 Starts, winds and the policy's own draws follow from seed, episode and step, so methods are
-compared on the same ones. A file says what it is of: one of other settings is refused.
+compared on the same ones.
 """
 
 import json
-import multiprocessing
+import shutil
+import time
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,16 +16,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from threadpoolctl import threadpool_limits
 
 from windward.adapt import RobustWrapper
-from windward.atomic import write_text
+from windward.atomic import write_rows
+from windward.studies import computed, execution
 from windward.studies.evaluation_episodes import Actor, Episode, play, play_adapted
+from windward.studies.execution import Execution
 from windward.studies.headroom_cases import EVERY
 from windward.studies.headroom_methods import METHODS, Given
 from windward.studies.loading import load_model, logits_for
+from windward.studies.store import CURVES, SETTINGS, Pace, Run, Task, finished
 
+KIND = "headroom"
+MEMORY = 2 * 2**30
+"""bytes that a run may need"""
 Returns = dict[str, dict[str, np.ndarray]]
 """case -> method -> (seeds, episodes)"""
 
@@ -58,39 +63,23 @@ class Job:
     """for the method that holds one"""
 
     @property
-    def of(self) -> dict[str, Any]:
-        """All that its returns depend on, but for the code and how many they are."""
+    def run(self) -> Run:
+        """As it is done and kept: all that its returns depend on, but for the code, is its name."""
         case = EVERY[self.case]
-        return {
-            "env": case.env, "wind": case.tune if self.tuning else case.wind,
+        tried = "".join(f" {name}={each:g}" for name, each in self.numbers.items())
+        label = f"{KIND} {self.case} {self.method}{' tune' + tried if self.tuning else ''}"
+        settings = {
+            "kind": KIND, "case": self.case, "method": self.method, "seed": self.seed,
+            "tuning": self.tuning, "env": case.env, "wind": case.tune if self.tuning else case.wind,
             "channel": case.channel, "max_steps": self.max_steps, "numbers": dict(self.numbers),
             "M": self.M,
         }  # fmt: skip
-
-    def path(self, root: Path) -> Path:
-        """Where it lies."""
-        tried = "".join(f"{name}={each:g}-" for name, each in self.numbers.items())
-        name = f"tune-{tried}{self.seed}" if self.tuning else str(self.seed)
-        return root / self.case / self.method / f"{name}.json"
+        return Run(f"{label} seed{self.seed}", settings, self.episodes, play_all)
 
 
 def stored(job: Job, root: Path) -> dict[str, Any] | None:
-    """The run, if it is there and long enough."""
-    path = job.path(root)
-    if not path.exists():
-        return None
-    try:
-        found: dict[str, Any] = json.loads(path.read_text())
-        of, enough = found["of"], len(found["returns"]) >= job.episodes
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged ({error!r}): delete it") from error
-    changed = [name for name, each in job.of.items() if of.get(name) != each]
-    if changed:
-        raise ValueError(
-            f"{path} is a run with another {', '.join(changed)}: say --redo {job.method} to make "
-            "its runs again, or name another folder with --runs"
-        )
-    return found if enough else None
+    """What a run left, if it is finished and long enough."""
+    return None if finished(job.run, root) is None else computed.content(job.run, root)
 
 
 def perform(job: Job) -> dict[str, Any]:
@@ -116,7 +105,6 @@ def perform(job: Job) -> dict[str, Any]:
         decisions = getattr(adapted, "decisions", []) if adapted is not env else []
         faults = getattr(adapted, "faults", {}) if adapted is not env else {}
     return {
-        "of": job.of,
         "returns": [each.total for each in episodes],
         "lengths": [each.length for each in episodes],
         "clipped": [each.clipped for each in episodes],
@@ -127,52 +115,33 @@ def perform(job: Job) -> dict[str, Any]:
     }
 
 
-def make(job: Job, root: Path) -> None:
-    """Plays and writes, whole or not at all."""
-    path = job.path(root)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(perform(job)) + "\n")
+def play_all(task: Task) -> Pace:
+    """A run, from its beginning: what M has learned lies in no checkpoint."""
+    began, s = time.process_time(), task.run.settings
+    names = ("case", "method", "seed", "max_steps", "tuning", "numbers", "M")
+    found = perform(Job(episodes=task.run.goal, **{name: s[name] for name in names}))
+    task.check()
+    columns = ("returns", "lengths", "clipped", "M_norm")
+    rows = [
+        {"steps": number, **dict(zip(columns, row, strict=True))}
+        for number, row in enumerate(zip(*(found[each] for each in columns), strict=True), start=1)
+    ]
+    write_rows(task.folder / CURVES, rows)
+    computed.leave(task, found)
+    return Pace(task.run.goal, time.process_time() - began)
 
 
-def make_all(jobs: Iterable[Job], root: Path, processes: int, console: Console) -> None:
+def make_all(jobs: Sequence[Job], how: Execution, console: Console) -> None:
     """Makes what is not there yet; a run that fails is told in the end and stops no other."""
-    todo = [job for job in jobs if stored(job, root) is None]
-    failed = []
-    with bar(console) as progress:
-        task = progress.add_task("", total=len(todo))
-        for job, error in _done(todo, root, processes, progress, task):
-            if error is not None:
-                failed.append(f"{job.case}, {job.method}, seed {job.seed}: {error!r}")
-            progress.advance(task)
-    if failed:
-        raise ValueError(
-            f"{len(failed)} of {len(todo)} runs failed; the same command tries them again:\n  "
-            + "\n  ".join(failed)
-        )
+    runs = [job.run for job in jobs]
+    execution.execute(runs, how, MEMORY, console).raise_for(len(runs), how.runs)
 
 
-def _done(
-    todo: list[Job], root: Path, processes: int, progress: Progress, task: Any
-) -> Iterator[tuple[Job, BaseException | None]]:
-    """Jobs as they come to their end, and why they failed."""
-    if processes == 1:
-        for job in todo:
-            progress.update(task, description=f"{job.case}, {job.method}, seed {job.seed}")
-            try:
-                make(job, root)
-            except Exception as error:  # a method may fail in any way
-                yield job, error
-            else:
-                yield job, None
-        return
-    context = multiprocessing.get_context("spawn")  # JAX hangs after a fork
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
-        futures: dict[Future[None], Job] = {pool.submit(make, job, root): job for job in todo}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.exception()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+def forget(methods: Collection[str], root: Path) -> None:
+    """Deletes all runs of some methods."""
+    for path in root.glob(f"{KIND}-*/{SETTINGS}"):
+        if json.loads(path.read_text())["settings"]["method"] in methods:
+            shutil.rmtree(path.parent)
 
 
 def gather(jobs: list[Job], runs: Path) -> Gathered:
@@ -202,11 +171,3 @@ def gather(jobs: list[Job], runs: Path) -> Gathered:
             for number in range(job.episodes)
         )  # fmt: skip
     return found
-
-
-def bar(console: Console) -> Progress:
-    """Over runs."""
-    return Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("runs"),
-        TimeRemainingColumn(), console=console, transient=True,
-    )  # fmt: skip

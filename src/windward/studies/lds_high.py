@@ -9,9 +9,10 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import tyro
 from rich.console import Console
 
 import windward as ww
@@ -21,14 +22,14 @@ from windward.core.projections import frobenius_ball
 from windward.studies import computed, lds_high_report
 from windward.studies.computed import Computed, Plan
 from windward.studies.lds import REPORT_SEED, Problem
-from windward.studies.lds_high_report import METHODS
+from windward.studies.lds_high_report import BINNED, METHODS
 from windward.studies.lds_report import BEST, LQR
 from windward.studies.random_systems import problem, wind
 from windward.studies.store import Pace, Run, Task
 
 FIRST = 500  # the first random system; headroom-linear has those below
 BANDITS = ("BPC", "Bandit GPC")
-PACE = 125_000.0
+PACE = 649_000.0
 """simulated steps in a second of one core"""
 
 
@@ -48,7 +49,9 @@ class LdsHigh(Computed):
     """memory"""
     systems: int = 5
     """random stable systems"""
-    horizons: tuple[int, ...] = (10_000, 30_000, 100_000)
+    horizons: Annotated[tuple[int, ...], tyro.conf.arg(aliases=("--steps",))] = (
+        10_000, 30_000, 100_000,
+    )  # fmt: skip
     """steps of a run"""
     etas: tuple[float, ...] = (1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 3e-6, 1e-5, 3e-5, 1e-4)
     """steps of M that BPC and Bandit GPC are tuned over"""
@@ -122,6 +125,9 @@ def perform(task: Task) -> Pace:
         "hyper": hyper, "on_edge": on_edge, "last": cost[..., -count:].mean(-1).tolist(),
         "whole": cost.mean(-1).tolist(),
     }  # fmt: skip
+    task.check()
+    shown = cost[len(winds) // 2]  # in the wind of the figure
+    np.save(task.folder / BINNED, computed.binned(shown)[1], allow_pickle=False)
     computed.leave(task, found, cost)
     return Pace(T, time.process_time() - began)
 

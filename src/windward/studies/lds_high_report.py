@@ -1,6 +1,6 @@
 """What `lds-high` leaves: headroom by horizon and system, a figure, all costs, a page."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,9 @@ from windward.atomic import write_rows
 from windward.figures import panels, save
 from windward.studies import computed
 from windward.studies.computed import Plan, Result
-from windward.studies.lds_report import BEST, LQR
+from windward.studies.groups import Drawing
+from windward.studies.lds import REPORT_SEED
+from windward.studies.lds_report import BEST, LQR, STILL, charts, draw, drawing
 from windward.studies.report import Chart, Curve, Points, Section, Table, Text
 from windward.studies.scales import SMOKE
 from windward.studies.statistics import mean_interval
@@ -22,6 +24,12 @@ from windward.studies.study_folder import writing
 
 METHODS = (LQR, BEST, "GPC", "BPC", "Bandit GPC")
 COLOURS = {"GPC": "C2", "BPC": "C3", "Bandit GPC": "C0", LQR: "C7", BEST: "black"}
+LOOKS = {
+    name: {"color": colour, **(STILL if name in (LQR, BEST) else {})}
+    for name, colour in COLOURS.items()
+}
+BINNED = "binned.npy"
+"""costs of all seeds in the middle one of the winds, in the bins of the curve, (seeds, bins)"""
 FLOOR = -1.05  # of headroom in the figure
 CLAIM = (
     "On a larger linear system, do BPC and Bandit GPC improve on LQR when both are tuned alike? "
@@ -135,14 +143,16 @@ def write(plan: Plan, done: Sequence[Result], console: Console) -> dict[str, Any
         raise ValueError("no system has all its runs finished yet: there is nothing to draw")
     settings = plan.settings
     found = " ".join(_state(done, settings) + verdicts(rows))
+    shown = _shown(done)
+    sections = _sections(rows, over_all, shown, settings)
     console.print(_terminal(rows, settings))
     console.print(escape(found), highlight=False)
     with writing(plan.out):
-        _figure(plan.out, rows, done)
+        _figure(plan.out, rows, shown)
         write_rows(plan.out / "runs.csv", _raw(done))
         return computed.write(
             plan, done, f"bandits on linear systems, {settings.d_x} states, {settings.d_u} inputs",
-            CLAIM, found, _sections(rows, over_all, done, settings), console,
+            CLAIM, found, sections, console,
             headroom=[_json(row) for row in rows], whole_run=[_json(row) for row in over_all],
         )  # fmt: skip
 
@@ -166,17 +176,47 @@ def _raw(done: Sequence[Result]) -> list[dict[str, Any]]:
         last, whole = (np.array(each.content[part]) for part in ("last", "whole"))
         for i, j in np.ndindex(last.shape):
             costs = {"cost_last": f"{last[i, j]:.6g}", "cost_whole": f"{whole[i, j]:.6g}"}
-            rows.append(s | {"wind": winds[i], "seed": j} | costs)
+            rows.append(s | {"wind": winds[i], "seed": REPORT_SEED + j} | costs)
     return rows
 
 
-def _shown(done: Sequence[Result]) -> tuple[str, list[Result]]:
+class Shown(NamedTuple):
+    """The system and horizon of which costs over time are shown."""
+
+    title: str
+    runs: Sequence[Result]
+    drawn: Mapping[str, Drawing]
+    """costs of each seed by method; empty where runs have only their mean"""
+
+    @property
+    def where(self) -> str:
+        """What the costs of each seed were measured on."""
+        winds = self.runs[0].run.settings["winds"]
+        return f"{self.title}, wind {winds[len(winds) // 2]}"
+
+
+def _shown(done: Sequence[Result]) -> Shown:
     """The first system at the longest horizon, of those with most methods finished."""
     by: dict[tuple[int, int], list[Result]] = {}
     for each in done:
         by.setdefault((each.run.settings["T"], -each.run.settings["system"]), []).append(each)
     (T, system), shown = max(by.items(), key=lambda item: (len(item[1]), item[0]))
-    return f"System {-system}, T = {T:,}", shown
+    return Shown(f"System {-system}, T = {T:,}", shown, _drawn(shown))
+
+
+def _drawn(shown: Sequence[Result]) -> dict[str, Drawing]:
+    """Their costs seed by seed; none at all if one of them was made before runs left these.
+
+    What such a run left is the mean over winds, which would not stand beside costs in one wind.
+    """
+    if not all((each.folder / BINNED).exists() for each in shown):
+        return {}
+    return {
+        each.run.settings["method"]: drawing(
+            each.curve["steps"], np.load(each.folder / BINNED, allow_pickle=False), REPORT_SEED
+        )
+        for each in shown
+    }
 
 
 def _by_horizon(rows: Sequence[Row]) -> Iterator[tuple[str, Any, Points]]:
@@ -191,17 +231,31 @@ def _by_horizon(rows: Sequence[Row]) -> Iterator[tuple[str, Any, Points]]:
             yield method, (T, *spans), Points(f"{method}, each system", each, headroom)
 
 
-def _figure(out: Path, rows: Sequence[Row], done: Sequence[Result]) -> None:
-    figure, (costs, shares) = panels(2, width=5.5)
-    which, shown = _shown(done)
-    for each in shown:
-        method = each.run.settings["method"]
-        look = {"ls": "--"} if method in (LQR, BEST) else {}
-        costs.plot(
-            each.curve["steps"], each.curve["cost"], color=COLOURS[method], label=method, **look
-        )
-    costs.set(xlabel="step", ylabel="cost", yscale="log", title=f"{which}: mean cost")
+def _figure(out: Path, rows: Sequence[Row], shown: Shown) -> None:
+    """lds-high.png, .pdf: costs over time on one system, and the headroom on all."""
+    if shown.drawn:
+        figure, (*three, shares) = panels(2, width=5.5, rows=2)
+        draw(three, shown.drawn, LOOKS)
+        three[0].legend(frameon=False, fontsize="small")
+        figure.suptitle(f"Costs: {shown.where}")
+    else:
+        figure, (costs, shares) = panels(2, width=5.5)
+        _mean_costs(costs, shown)
+    _shares(shares, rows)
+    save(figure, out, "lds-high")
+
+
+def _mean_costs(costs: Any, shown: Shown) -> None:
+    """What there is of runs that did not leave the costs of each seed."""
+    for each in shown.runs:
+        name = each.run.settings["method"]
+        costs.plot(each.curve["steps"], each.curve["cost"], **LOOKS[name], label=name)
+    costs.set(xlabel="step", ylabel="cost", yscale="log", title=f"{shown.title}: mean cost")
     costs.legend(frameon=False)
+
+
+def _shares(shares: Any, rows: Sequence[Row]) -> None:
+    """Headroom over horizons."""
     for i, (method, (T, mean, low, high), dots) in enumerate(_by_horizon(rows)):
         look, aside = {"color": COLOURS[method]}, 1.05 ** (i - 1)  # or bars hide each other
         bars = np.maximum(0, [mean - low, high - mean])
@@ -215,7 +269,6 @@ def _figure(out: Path, rows: Sequence[Row], done: Sequence[Result]) -> None:
     below = sum(int((row.headroom < FLOOR).sum()) for row in rows)
     shares.set_title("systems: mean, 95 % interval, each" + (f"; {below} too low" * (below > 0)))
     shares.legend(frameon=False)
-    save(figure, out, "lds-high")
 
 
 def _cells(row: Row) -> list[Any]:
@@ -257,17 +310,23 @@ def _terminal(rows: Sequence[Row], settings: Any) -> Terminal:
     return table
 
 
+def _mean_chart(shown: Shown) -> Chart:
+    """What there is of runs that did not leave the costs of each seed."""
+    curves = [
+        Curve(name, each.curve["steps"], each.curve["cost"], dashed=name in (LQR, BEST))
+        for each in shown.runs
+        for name in (each.run.settings["method"],)
+    ]
+    note = f"{shown.title}; mean over winds and seeds, in bins."
+    return Chart("Cost over time on one system", "step", "cost", curves, note, log_y=True)
+
+
 def _sections(
-    rows: Sequence[Row], over_all: Sequence[Row], done: Sequence[Result], settings: Any
+    rows: Sequence[Row], over_all: Sequence[Row], shown: Shown, settings: Any
 ) -> list[Section]:
     shares = [
         each for name, line, dots in _by_horizon(rows) for each in (Curve(name, *line), dots)
     ]  # fmt: skip
-    costs: list[Curve | Points] = []
-    which, shown = _shown(done)
-    for each in shown:
-        name, x, y = each.run.settings["method"], each.curve["steps"], each.curve["cost"]
-        costs.append(Curve(name, x, y, dashed=name in (LQR, BEST)))
     last = f"the last {settings.last:.0%} of steps"
     return [
         Chart(f"Headroom captured in {last}", "T", "headroom", shares,
@@ -276,8 +335,7 @@ def _sections(
         Table(f"Headroom in {last}", COLUMNS, [_cells(row) for row in rows],
               "Saves: of LQR's cost, the cost of exploration counted. Tuned: the smallest and the "
               "largest over systems; on grid's edge: on how many systems tuning ended there."),
-        Chart("Cost over time on one system", "step", "cost", costs,
-              f"{which}; mean over winds and seeds, in bins.", log_y=True),
+        *(charts(shown.drawn, shown.where) if shown.drawn else [_mean_chart(shown)]),
         Table("Headroom over whole runs, learning included", COLUMNS,
               [_cells(row) for row in over_all]),
         Text("What was run", [

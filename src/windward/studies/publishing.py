@@ -69,6 +69,8 @@ class Publisher:
     def look(self) -> None:
         """Sends what is new."""
         for run in self._runs:
+            # Before the rows: those of a run that ends after this are sent at the next look.
+            over = finished(run, self._root) is not None
             rows = _rows(run.folder(self._root) / CURVES)
             sent = self._sent.get(run.name, 0)
             if len(rows) > sent:
@@ -79,7 +81,7 @@ class Publisher:
                     if step >= there.step:  # else it is there, of an earlier command
                         there.log({k: v for k, v in numbers.items() if np.isfinite(v)}, step=step)
                 self._sent[run.name] = len(rows)
-            if run.name in self._open and finished(run, self._root) is not None:
+            if over and run.name in self._open:
                 self._open.pop(run.name).finish()
 
     def _begin(self, run: Run) -> Any:

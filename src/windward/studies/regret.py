@@ -11,10 +11,11 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
+import tyro
 from rich.console import Console
 
 import windward as ww
@@ -30,7 +31,7 @@ from windward.studies.regret_report import Case
 from windward.studies.store import CURVES, Pace, Run, Task
 from windward.types import Array
 
-PACE = 180_000.0
+PACE = 1_270_000.0
 """simulated steps in a second of one core"""
 
 
@@ -38,7 +39,9 @@ PACE = 180_000.0
 class RegretRate(Computed):
     """How regret grows with the horizon, beside the theorem's exponents 3/4 and 2/3."""
 
-    horizons: tuple[int, ...] = (1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+    horizons: Annotated[tuple[int, ...], tyro.conf.arg(aliases=("--steps",))] = (
+        1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000,
+    )  # fmt: skip
     """horizons T"""
     tune_horizon: int = 10_000
     """the one horizon at which the constants are tuned"""

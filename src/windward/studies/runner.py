@@ -44,10 +44,12 @@ class Outcome:
         if not self.failed:
             return
         lines = [f"{name}: {reason}" for name, reason in self.failed.items()]
+        what = f"{len(self.failed)} of {total} runs failed"
+        told = f"{what}; the others are finished, and the same command tries these again"
+        if len(self.failed) >= total:
+            told = f"all {what}; the same command tries them again"
         raise ValueError(
-            f"{len(self.failed)} of {total} runs failed; the others are finished, and the same "
-            f"command tries these again (details in {ERROR} of each folder in {root}):\n  "
-            + "\n  ".join(lines)
+            f"{told} (details in {ERROR} of each folder in {root}):\n  " + "\n  ".join(lines)
         )
 
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from windward.agents.progress import Board
-from windward.atomic import write_text
+from windward.atomic import clean, write_text
 from windward.studies import results
 from windward.studies.commands import commit
 from windward.studies.locks import Lock, Owner
@@ -165,6 +165,7 @@ def perform(run: Run, root: Path) -> Owner | None:
     try:
         with speaking_of(folder):
             if finished(run, root) is None:
+                clean(folder)
                 _settle(run, folder)
                 _work(run, folder, lock)
     except Exception:

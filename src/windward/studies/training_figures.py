@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from windward.figures import panels, save
-from windward.studies.groups import Drawing, Group
+from windward.studies.groups import Drawing, Group, Raw
 from windward.studies.trainings import BASELINE
 
 BESIDE = 4
 """groups up to which a legend stands inside the axes"""
 Drawn = Mapping[str, Drawing]
 """the curves of groups, by name"""
+CHOOSING = "{} (choosing runs)"
+"""what curves of a group are called that only served to choose"""
 
 
 class Said(NamedTuple):
@@ -110,20 +112,29 @@ def every(groups: Sequence[Group], drawn: Drawn, out: Path, said: Said) -> None:
     save(figure, out, "all")
 
 
-def raw(groups: Sequence[Group], drawn: Drawn, out: Path, said: Said) -> None:
-    """raw.png, .pdf: a panel for each group with all its runs (`fig:HopperRawPD1`)."""
-    there = [group for group in groups if group.name in drawn]
+def raw(
+    groups: Sequence[Group], drawn: Drawn, judged: Mapping[str, Raw], out: Path, said: Said
+) -> None:
+    """raw.png, .pdf: a panel for each group with all its runs (`fig:HopperRawPD1`).
+
+    `judged` are the runs of groups that were not chosen, and have no others: panels at the end.
+    """
+    there = {group.name: drawn[group.name].raw for group in groups if group.name in drawn}
+    there |= {CHOOSING.format(name): runs for name, runs in judged.items()}
     columns = min(4, len(there))
     figure, all_axes = panels(columns, width=3.4, height=2.8, rows=ceil(len(there) / columns))
     for axes in all_axes[len(there) :]:
         axes.set_visible(False)
-    runs = [each for group in there for each in drawn[group.name].raw]
-    low, high = min(y.min() for *_, y in runs), max(y.max() for *_, y in runs)
+    values = [y for runs in there.values() for *_, y in runs]
+    low, high = min(y.min() for y in values), max(y.max() for y in values)
     room = 0.05 * (high - low) or 1.0
-    for axes, group in zip(all_axes, there, strict=False):
-        for _, x, y in drawn[group.name].raw:
+    far = max(x.max() for runs in there.values() for _, x, _ in runs)
+    for axes, (title, runs) in zip(all_axes, there.items(), strict=False):
+        for _, x, y in runs:
             axes.plot(x, y, lw=0.8)
         axes.set(ylim=(low - room, high + room), xlabel=said.x_label, ylabel="return")
-        axes.set_title(group.name, fontsize="small")
+        axes.set_title(title, fontsize="small")
+        if judged:  # which may be shorter
+            axes.set_xlim(0, far)
     figure.suptitle(f"{said.title}: every run, not smoothed", fontsize="medium")
     save(figure, out, "raw")

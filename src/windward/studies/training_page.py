@@ -9,11 +9,12 @@ import numpy as np
 from windward.studies import groups as grouping
 from windward.studies import report, store
 from windward.studies.entries import Entry
-from windward.studies.groups import Drawing, Group, Numbers
+from windward.studies.groups import Drawing, Group, Numbers, Raw
 from windward.studies.report import Chart, Curve, Section, Table, Text
 from windward.studies.scales import Size
 from windward.studies.smoothing import Band
 from windward.studies.statistics import Interval
+from windward.studies.training_figures import CHOOSING
 from windward.studies.trainings import BASELINE
 
 COLUMNS = {
@@ -57,6 +58,14 @@ class Found(NamedTuple):
         """Whether all runs that choose are finished."""
         runs = (run for group in self.every for run in group.judged)
         return all(store.finished(run, self.root) is not None for run in runs)
+
+    @property
+    def unchosen(self) -> dict[str, Raw]:
+        """The choosing runs of groups that were not run on the shown seeds, where there are any."""
+        shown = {group.name for group in self.show}
+        others = [group for group in self.every if group.name not in shown]
+        found = {group.name: grouping.raw_curves(group.judged, self.root) for group in others}
+        return {name: raw for name, raw in found.items() if raw}
 
     @property
     def title(self) -> str:
@@ -116,6 +125,7 @@ class Page:
             *([self._bands("All groups", "mean", show)] if len(show) > len(leading) else []),
             self._bands("Interquartile mean", "iqm", leading),
             self._raw(),
+            *self._unchosen(),
             *self._columns(),
             *self._choice(),
             self._runs(),
@@ -162,9 +172,24 @@ class Page:
     def _raw(self) -> Chart:
         return Chart(
             "Every run, not smoothed", self.found.entry.x_label, "return",
-            [_joined(name, drawing) for name, drawing in self.drawn.items()],
+            [_joined(name, drawing.raw) for name, drawing in self.drawn.items()],
             "The evaluations of all seeds; none is left out.",
         )  # fmt: skip
+
+    def _unchosen(self) -> list[Section]:
+        """What there is of groups that are not shown: in raw.png they are panels beside these."""
+        found = self.found.unchosen
+        if not found:
+            return []
+        size, label = self.size, self.found.entry.x_label
+        kind = "shorter runs" if size.tune_steps < size.steps else "runs"
+        note = (
+            f"Of these groups there are only the {kind} that chose the best of each method: "
+            f"{counted(size.tune_seeds, 'other seed')} of {size.tune_steps:,} {label} each. They "
+            "are in no other chart, and in raw.png the panels called choosing runs."
+        )
+        curves = [_joined(CHOOSING.format(name), raw) for name, raw in found.items()]
+        return [Chart("Groups that were not chosen, not smoothed", label, "return", curves, note)]
 
     def _columns(self) -> list[Section]:
         charts: list[Section] = []
@@ -279,10 +304,10 @@ def _curve(name: str, band: Band) -> Curve:
     return Curve(name, band.x, band.y, band.low, band.high, dashed=name.startswith(BASELINE))
 
 
-def _joined(name: str, drawing: Drawing) -> Curve:
+def _joined(name: str, raw: Raw) -> Curve:
     """All runs of a group as one curve, with a gap between two: one switch for all."""
-    x = np.concatenate([np.append(x, np.nan) for _, x, _ in drawing.raw])
-    y = np.concatenate([np.append(y, np.nan) for _, _, y in drawing.raw])
+    x = np.concatenate([np.append(x, np.nan) for _, x, _ in raw])
+    y = np.concatenate([np.append(y, np.nan) for _, _, y in raw])
     return Curve(name, x, y, dashed=name.startswith(BASELINE))
 
 

@@ -38,7 +38,7 @@ def write(out: Path, found: Found, command: str, console: Console) -> dict[str, 
             training_figures.every(found.show, drawn, out, labels)
         else:  # of an earlier command that showed them
             training_figures.remove(out, "all")
-        training_figures.raw(found.show, drawn, out, labels)
+        training_figures.raw(found.show, drawn, found.unchosen, out, labels)
         write_rows(out / "curves.csv", _rows(found.show, root))
         summary: dict[str, Any] = {
             "command": command,
@@ -107,6 +107,13 @@ def _state(found: Found, told: Mapping[str, Numbers]) -> list[str]:
         )
     if not found.settled:
         state.append("Runs that choose are not finished either: others may be shown in the end.")
+    shown = {group.method for group in found.show}
+    for method in dict.fromkeys(group.method for group in found.every):
+        if method not in shown:
+            state.append(
+                f"{method} is not shown: none of its groups has a return on every seed that "
+                "chooses."
+            )
     if found.failed:
         state.append(f"{counted(len(found.failed), 'run')} failed; their messages are below.")
     return state

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tyro
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -38,11 +39,16 @@ SHOWN = 10
 """points in the table"""
 
 
+@tyro.conf.configure(tyro.conf.CascadeSubcommandArgs)
 @dataclass(frozen=True)
 class Tune:
-    """Search sigma, eta and weight decay of a study's MF-GPC with Ray Tune, on seeds of its own."""
+    """Search sigma, eta and weight decay of a study's MF-GPC with Ray Tune, on seeds of its own.
+
+    windward tune hopper-pd3 --points 4 --scale smoke
+    """
 
     study: Trained
+    """the study that is searched; its own flags stand behind its name"""
     points: int = 16
     """random points of the search"""
     runs_each: int = 1
