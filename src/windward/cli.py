@@ -80,10 +80,10 @@ STUDIES: dict[type, Study] = {
         lds.run, "lds-low", "fig:LDS, left: LQR, GPC, BPC, Bandit GPC; and MF-GPC", "1 min"
     ),
     regret.RegretRate: Study(
-        regret.run, "regret-rate", "thm:34: regret grows as T^3/4, T^2/3", "15 min"
+        regret.run, "regret-rate", "thm:34: regret grows as T^3/4, T^2/3", "5 min"
     ),
     dimension.Dimension: Study(
-        dimension.run, "dimension", "thm:34: Bandit GPC does not pay for d_x", "20 min"
+        dimension.run, "dimension", "thm:34: Bandit GPC does not pay for d_x", "5 min"
     ),
     headroom_linear.HeadroomLinear: Study(
         headroom_linear.run,

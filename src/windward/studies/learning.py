@@ -27,6 +27,7 @@ from windward.agents.checkpoints import AGENT, settings_in
 from windward.agents.threads import one_core_each
 from windward.atomic import prepare, write_rows
 from windward.studies import results
+from windward.studies.commands import command_line
 from windward.studies.curves import Curve, Job, draw, read, summarise, table
 
 STEPS = {"InvertedPendulum-v5": 50_000, "Pendulum-v1": 50_000}
@@ -204,7 +205,7 @@ def run(study: Learning, console: Console) -> dict[str, Any]:
     peers = ("sbx-rl", "stable-baselines3") if find_spec("sbx") else ()
     return results.write_summary(
         out / "summary.json",
-        "windward run learning",
+        command_line("windward run learning", study, Learning()),
         study,
         peers={name: version(name) for name in peers},
         curves=summaries,
