@@ -29,6 +29,7 @@ from windward.studies import (
     evaluation_report,
     headroom,
     headroom_linear,
+    headroom_settings,
     lds,
     lds_high,
     learning,
@@ -91,7 +92,7 @@ STUDIES: dict[type, Study] = {
         "beyond the paper: what each gradient estimate captures of the headroom",
         "5 min",
     ),
-    headroom.Headroom: Study(
+    headroom_settings.Headroom: Study(
         headroom.run,
         "headroom",
         "beyond the paper: what adapting captures on pushed policies, and what it risks",
@@ -143,7 +144,7 @@ class Run:
         | Annotated[regret.RegretRate, tyro.conf.subcommand("regret-rate")]
         | Annotated[dimension.Dimension, tyro.conf.subcommand("dimension")]
         | Annotated[headroom_linear.HeadroomLinear, tyro.conf.subcommand("headroom-linear")]
-        | Annotated[headroom.Headroom, tyro.conf.subcommand("headroom")]
+        | Annotated[headroom_settings.Headroom, tyro.conf.subcommand("headroom")]
         | Annotated[learning.Learning, tyro.conf.subcommand("learning")]
         | Annotated[lds_high.LdsHigh, tyro.conf.subcommand("lds-high")]
         | Annotated[cartpole.CartpoleDiscrete, tyro.conf.subcommand("cartpole-discrete")]

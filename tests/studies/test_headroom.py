@@ -31,6 +31,7 @@ from windward.studies.headroom_cases import (
 )  # fmt: skip
 from windward.studies.headroom_methods import METHODS, Given, fixed
 from windward.studies.headroom_page import terminal
+from windward.studies.headroom_settings import Headroom
 from windward.studies.headroom_worlds import World
 from windward.studies.loading import load_model
 
@@ -38,8 +39,8 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results" / "headroom"
 BIAS, CALM = "pendulum-bias", "pendulum-calm"
 
 
-def tiny(folder: Path, **changes: Any) -> study.Headroom:
-    settings = study.Headroom(
+def tiny(folder: Path, **changes: Any) -> Headroom:
+    settings = Headroom(
         cases=(BIAS, CALM), methods=("regression",), seeds=2, episodes=2, last=1, generations=2,
         max_steps=40, runs=folder / "runs", out=folder / "out",
     )  # fmt: skip
@@ -387,9 +388,7 @@ def test_a_plan_says_hours_and_memory(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_scales_say_what_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for scale, count in (("paper", len(EVERY) + len(LINEAR)), ("laptop", 7), ("smoke", 3)):
         assert set(SIZES[scale]["cases"]) <= {*EVERY, *LINEAR}
-        settings = study.Headroom(
-            scale=scale, dry_run=True, out=tmp_path / "out", runs=tmp_path / "runs"
-        )
+        settings = Headroom(scale=scale, dry_run=True, out=tmp_path / "out", runs=tmp_path / "runs")
         study.run(settings, Console(width=200))
         lines = [line for line in capsys.readouterr().out.splitlines() if "│" in line]
         assert len(lines) == count
@@ -424,9 +423,9 @@ def test_what_is_reported_served_for_nothing_else() -> None:
         assert case.tune != case.wind
         assert case.tune is not None
     assert all(EVERY[case.tuned_as or ""].gains for case in NOTHING.values())
-    assert max(TUNE_SEEDS) < study.Headroom.first_seed
+    assert max(TUNE_SEEDS) < Headroom.first_seed
     most = max(size["seeds"] for size in SIZES.values())
-    assert study.Headroom.first_seed + most < SEARCH_SEED
+    assert Headroom.first_seed + most < SEARCH_SEED
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"base", "best", "learned"}))

@@ -19,7 +19,7 @@ from tests.studies import work
 from windward.agents import Settings
 from windward.studies import headroom, lds, lds_high, ray_backend, store
 from windward.studies.execution import Execution, check
-from windward.studies.headroom import Headroom
+from windward.studies.headroom_settings import Headroom
 from windward.studies.lds import LdsLow
 from windward.studies.lds_high import LdsHigh
 from windward.studies.trainings import train, training

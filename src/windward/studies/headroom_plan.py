@@ -26,8 +26,6 @@ STEP = {
 SEARCHED = 5_000.0
 """steps of a second when the best fixed M is searched for, by 12 candidates in 8 episodes each"""
 GENERATION = 12 * 8
-START = 5.0
-"""seconds of a run before its first step: imports, and programs that are compiled"""
 
 
 class Part(NamedTuple):
@@ -85,7 +83,7 @@ def _seconds(run: Run, pace: float) -> float:
     """Of one core, as an estimate."""
     s = run.settings
     if s["kind"] != KIND:
-        return START + computed.work(s) / pace
+        return computed.START + computed.work(s) / pace
     alone, replays = STEP.get(s["env"], STEP["Pendulum-v1"])
     step = replays if s["method"] in REPLAYS else alone
-    return START + run.goal * _steps(s["case"], s["max_steps"]) * step
+    return computed.START + run.goal * _steps(s["case"], s["max_steps"]) * step

@@ -10,7 +10,7 @@ from rich.table import Table as Terminal
 
 from windward.atomic import write_rows
 from windward.figures import panels, save
-from windward.studies import computed, smoothing
+from windward.studies import computed, report, smoothing
 from windward.studies.computed import Plan, Result
 from windward.studies.groups import Drawing
 from windward.studies.report import Chart, Curve, Section, Table, Text
@@ -205,7 +205,10 @@ def charts(drawn: Drawn, where: str) -> list[Section]:
         ]
         for kind in ("mean", "iqm")
     )
-    every = [_joined(name, each) for name, each in drawn.items()]
+    every = [
+        report.joined(name, [run[1:] for run in each.raw], dashed=name in (LQR, BEST))
+        for name, each in drawn.items()
+    ]
     return [
         Chart("Cost over time", "step", "cost", mean,
               f"{where}. Drawn as the paper's appendix says: each run smoothed (0.1 of the whole) "
@@ -217,13 +220,6 @@ def charts(drawn: Drawn, where: str) -> list[Section]:
         Chart("Cost of every run, not smoothed", "step", "cost", every,
               "The costs of all seeds, in bins; none is left out.", log_y=True),
     ]  # fmt: skip
-
-
-def _joined(name: str, drawing: Drawing) -> Curve:
-    """All runs of a method as one curve, with a gap between two: one switch for all."""
-    x = np.concatenate([np.append(x, np.nan) for _, x, _ in drawing.raw])
-    y = np.concatenate([np.append(y, np.nan) for *_, y in drawing.raw])
-    return Curve(name, x, y, dashed=name in (LQR, BEST))
 
 
 def _found(rows: Sequence[Row], settings: Any) -> str:

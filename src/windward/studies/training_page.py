@@ -305,10 +305,7 @@ def _curve(name: str, band: Band) -> Curve:
 
 
 def _joined(name: str, raw: Raw) -> Curve:
-    """All runs of a group as one curve, with a gap between two: one switch for all."""
-    x = np.concatenate([np.append(x, np.nan) for _, x, _ in raw])
-    y = np.concatenate([np.append(y, np.nan) for _, _, y in raw])
-    return Curve(name, x, y, dashed=name.startswith(BASELINE))
+    return report.joined(name, [run[1:] for run in raw], dashed=name.startswith(BASELINE))
 
 
 def lines(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
