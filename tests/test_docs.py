@@ -45,6 +45,14 @@ def test_the_costs_of_the_papers_scale_are_those_of_the_plans(
     assert total.removeprefix("all together ") in page
 
 
+def test_the_schedule_is_that_of_the_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "tools" / "schedule.py"))["main"]()
+    page = (ROOT / "docs" / "results" / "README.md").read_text()
+    rows = capsys.readouterr().out.splitlines()
+    assert len(rows) > 10
+    assert [row for row in rows if row not in page] == []
+
+
 def test_the_tables_of_channels_are_those_of_the_environments() -> None:
     page = (ROOT / "docs" / "disturbances.md").read_text()
     assert runpy.run_path(str(ROOT / "docs" / "disturbances.py"))["with_tables"](page) == page
