@@ -119,6 +119,8 @@ def raw(
 
     `judged` are the runs of groups that were not chosen, and have no others: panels at the end.
     """
+    from matplotlib.ticker import EngFormatter, MaxNLocator
+
     there = {group.name: drawn[group.name].raw for group in groups if group.name in drawn}
     there |= {CHOOSING.format(name): runs for name, runs in judged.items()}
     columns = min(4, len(there))
@@ -133,6 +135,8 @@ def raw(
         for _, x, y in runs:
             axes.plot(x, y, lw=0.8)
         axes.set(ylim=(low - room, high + room), xlabel=said.x_label, ylabel="return")
+        axes.xaxis.set_major_locator(MaxNLocator(4))  # panels are narrow: 100k, not 100000
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
         axes.set_title(title, fontsize="small")
         if judged:  # which may be shorter
             axes.set_xlim(0, far)
