@@ -73,6 +73,43 @@ def test_a_single_seed_needs_no_axis(double_integrator):
     assert tuned.on_edge == ()  # two values have no inside
 
 
+def test_finalists_of_screening_are_judged_by_the_other_seeds(double_integrator):
+    """Most points are screened by seed 0 alone, the best two judged by seeds 1 to 3 alone."""
+    grid, seeds = {"eta": [0.0, 3e-5, 1e-4], "delta": DELTAS}, [0, 1, 2, 3]
+    w = np.stack([(0.2 + 0.3 * k) * W for k in range(4)])  # each seed has a wind of its own
+    settings = {"K": K, "Q": Q, "R": R}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the edge
+        tuned = ww.linear.tune(
+            double_integrator, make, w, grid=grid, screen=1, finalists=2, seed=seeds, **settings
+        )
+        one = ww.linear.tune(double_integrator, make, w[0], grid=grid, seed=0, **settings)
+    np.testing.assert_allclose(tuned.cost, one.cost, rtol=1e-5)
+    finalists = [np.unravel_index(k, (3, 3)) for k in np.argsort(one.cost, axis=None)[:2]]
+    mean = {}
+    for i, j in finalists:
+        point = {"eta": grid["eta"][i], "delta": DELTAS[j]}
+        try:
+            run = ww.linear.simulate(
+                double_integrator, make(**point), w[1:], seed=seeds[1:], keep=(), **settings
+            )
+        except ww.linear.Diverged:
+            continue
+        mean[tuple(point.items())] = run.cost.astype(float).mean()
+    assert tuned.best == dict(min(mean, key=mean.__getitem__))
+    assert tuned.best != one.best  # that one diverges in stronger wind
+
+
+def test_screening_leaves_seeds_for_the_finalists(double_integrator):
+    grid = {"eta": [0.0, 1e-5]}
+    with pytest.raises(ValueError, match="screen must leave seeds for the finalists; got 2 of 2"):
+        ww.linear.tune(double_integrator, make, W, grid=grid, screen=2, **SETTINGS)
+    with pytest.raises(ValueError, match="w must have one sequence for each of 2 seeds; got 3"):
+        ww.linear.tune(
+            double_integrator, make, np.stack([W] * 3), grid=grid, screen=1, **SETTINGS
+        )  # fmt: skip
+
+
 def test_errors(double_integrator):
     with pytest.raises(ValueError, match="every point of the grid diverged; try smaller"):
         ww.linear.tune(double_integrator, make, W, grid={"eta": [1e4, 1e5]}, **SETTINGS)

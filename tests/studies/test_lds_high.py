@@ -96,6 +96,7 @@ def test_a_method_that_is_not_finished_anywhere_leaves_the_rest(
 ) -> None:
     settings = LdsHigh(systems=1, horizons=(100, 200), out=tmp_path)
     curve = {"steps": np.array([1.0, 2.0]), "cost": np.array([1.0, 2.0])}
+    np.save(tmp_path / BINNED, np.array([[3.0, 4.0]]), allow_pickle=False)
     cost = {LQR: 2.0, BEST: 1.0, "GPC": 1.5}
     results = [
         Result(run, {"last": [[cost[name]]] * 3, "whole": [[cost[name]]] * 3, "hyper": {"eta": 0.1},
@@ -109,8 +110,7 @@ def test_a_method_that_is_not_finished_anywhere_leaves_the_rest(
     assert summary["found"] == "Not finished: 5 of 10 runs are. Runs are still to come."
     assert [row["interval"] for row in summary["headroom"]] == [None]
     page = (tmp_path / "report.html").read_text()
-    assert "System 500, T = 100; mean over winds and seeds" in page  # most methods finished
-    assert "Cost of every run" not in page  # these runs left the mean alone
+    assert "System 520, T = 100, wind sine 30" in page  # most methods are finished there
     assert "0.50 [" not in page
 
 
@@ -124,33 +124,15 @@ def test_raw_results_name_the_seed_that_was_run() -> None:
     assert [(row["seed"], row["cost_last"]) for row in rows] == [(1000, "1"), (1001, "2")]
 
 
-def shown_of(tmp_path: Path, binned: tuple[str, ...]) -> lds_high_report.Shown:
-    """What is shown of a system whose methods left a mean, and some of them each seed's costs."""
-    runs = lds_high.make_runs(LdsHigh(systems=1, horizons=(100,)))
+def test_costs_of_each_seed_are_drawn(tmp_path: Path) -> None:
     curve = {"steps": np.array([50.0, 100.0]), "cost": np.array([1.0, 2.0])}
-    results = []
-    for run in runs:
-        folder = tmp_path / run.settings["method"]
-        folder.mkdir()
-        if run.settings["method"] in binned:
-            np.save(folder / BINNED, np.array([[3.0, 4.0], [5.0, 6.0]]), allow_pickle=False)
-        results.append(Result(run, {}, curve, folder))
-    return lds_high_report._shown(results)
-
-
-def test_costs_of_each_seed_are_drawn_where_all_methods_left_them(tmp_path: Path) -> None:
-    shown = shown_of(tmp_path, METHODS)
+    np.save(tmp_path / BINNED, np.array([[3.0, 4.0], [5.0, 6.0]]), allow_pickle=False)
+    runs = lds_high.make_runs(LdsHigh(systems=1, horizons=(100,)))
+    shown = lds_high_report._shown([Result(run, {}, curve, tmp_path) for run in runs])
     assert set(shown.drawn) == set(METHODS)
-    assert shown.where == "System 500, T = 100, wind sine 30"  # the middle one
+    assert shown.where == "System 520, T = 100, wind sine 30"  # the middle one
     np.testing.assert_allclose(shown.drawn["BPC"].mean.y[[0, -1]], [4.0, 5.0], atol=0.01)
     assert [seed for seed, *_ in shown.drawn["BPC"].raw] == [REPORT_SEED, REPORT_SEED + 1]
-
-
-def test_runs_made_before_are_drawn_by_their_mean(tmp_path: Path) -> None:
-    shown = shown_of(tmp_path, METHODS[:-1])
-    assert not shown.drawn
-    chart = lds_high_report._mean_chart(shown)
-    assert [curve.name for curve in chart.curves] == list(METHODS)
 
 
 def test_steps_is_another_name_of_horizons() -> None:
@@ -170,7 +152,7 @@ def test_a_small_one_writes_what_it_reports_and_is_not_repeated(
     seeds = {name: {r["seed"] for r in rows if r["method"] == name} for name in (LQR, "BPC")}
     assert seeds == {LQR: {f"{REPORT_SEED}"}, "BPC": {f"{REPORT_SEED}", f"{REPORT_SEED + 1}"}}
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "System 500, T = 200, wind sine 20. Drawn as the paper" in page
+    assert "System 520, T = 200, wind sine 20. Drawn as the paper" in page
     assert "Cost of every run, not smoothed" in page
     (gpc,) = (row for row in summary["headroom"] if row["method"] == "GPC")
     assert min(gpc["systems"]) > 0.5
@@ -187,6 +169,7 @@ def test_a_small_one_writes_what_it_reports_and_is_not_repeated(
         ({"horizons": ()}, "horizons must name at least one"),
         ({"winds": ("gale 3",)}, "a wind must be"),
         ({"deltas": (0.5, 2.0)}, r"deltas must be less than radius, 2.0.*got \(0.5, 2.0\)"),
+        ({"tune_seeds": 4}, "screen_seeds must be less than tune_seeds, 4; got 4"),
         ({"etas": ()}, "etas must hold at least one number"),
     ],
 )

@@ -1,4 +1,8 @@
-"""Tune hyperparameters on a grid, all points and seeds in one compiled program."""
+"""Tune hyperparameters on a grid, all points and seeds in one compiled program.
+
+Many seeds are dear on a whole grid, and few do not see that a point goes astray now and then. So
+the grid may be screened by the first few runs, and the best of its points be judged by the rest.
+"""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +19,8 @@ from windward.linear.systems import System
 class Tuned(NamedTuple):
     """The best point, the mean cost at every point (inf where a seed diverged), and the grid.
 
-    ``on_edge`` names the parameters whose best value is the first or last of its list.
+    ``on_edge`` names the parameters whose best value is the first or last of its list. With
+    `screen` the cost is that of screening; `best` was judged by other runs.
     """
 
     best: dict[str, float]
@@ -31,6 +36,9 @@ def tune(
     *,
     grid: Mapping[str, Sequence[float] | np.ndarray],
     last: int | None = None,
+    screen: int | None = None,
+    finalists: int = 6,
+    seed: int | Sequence[int] = 0,
     **settings: Any,
 ) -> Tuned:
     """The point of the grid with the smallest mean cost over seeds and the `last` steps.
@@ -40,7 +48,10 @@ def tune(
         ``lambda **k: ww.bandit_gpc(1, 2, **k)``.
       grid: values for each keyword; the grid is their product.
       last: how many final steps count; all if None.
-      settings: passed to `simulate` (K, Q, R or cost, seed, ...). Report on other seeds.
+      screen: how many of the seeds (from the first on) the whole grid is tried on; the `finalists`
+        best points are then judged by the other seeds alone. All see all seeds if None.
+      finalists: how many points are judged so.
+      seed, settings: passed to `simulate` (K, Q, R or cost, ...). Report on other seeds.
     """
     if not grid:
         raise ValueError("grid must name at least one hyperparameter")
@@ -51,17 +62,32 @@ def tune(
     if last is not None:
         checks.integer("last", last, 1)
     mesh = dict(zip(values, np.meshgrid(*values.values(), indexing="ij"), strict=True))
-    run = simulate(system, make(**mesh), w, keep=("cost",), **settings)
-    costs = run.cost if last is None else run.cost[..., -last:]
-    with np.errstate(invalid="ignore", over="ignore"):
-        mean = costs.astype(np.float64).mean(-1)
-    # A run that diverged may have come back before the last steps: it still counts as diverged.
-    mean = np.where(run.diverged_at < run.cost.shape[-1], np.inf, mean)
-    if mean.ndim > len(values):
-        mean = mean.mean(-1)
-    at = np.unravel_index(int(np.argmin(mean)), mean.shape)
-    if not np.isfinite(mean[at]):
-        raise ValueError(f"every point of the grid diverged; try smaller values than {dict(grid)}")
+    shape = tuple(len(options) for options in values.values())
+
+    def mean_cost(points: Mapping[str, np.ndarray], w: Any, seed: Any) -> np.ndarray:
+        """Of each point; inf where one of its runs diverged, though it may have come back."""
+        run = simulate(system, make(**points), w, keep=("cost",), seed=seed, **settings)
+        costs = run.cost if last is None else run.cost[..., -last:]
+        with np.errstate(invalid="ignore", over="ignore"):
+            mean = costs.astype(np.float64).mean(-1)
+        mean = np.where(run.diverged_at < run.cost.shape[-1], np.inf, mean)
+        return mean if np.ndim(seed) == 0 else mean.mean(-1)
+
+    if screen is None:
+        cost = mean_cost(mesh, w, seed)
+        at = np.unravel_index(int(np.argmin(cost)), shape)
+        lowest = cost[at]
+    else:
+        (w_first, seeds), (w_rest, rest) = _split(w, seed, screen)
+        cost = mean_cost(mesh, w_first, seeds)
+        checks.integer("finalists", finalists, 1)
+        order = np.argsort(cost, axis=None, kind="stable")[:finalists]
+        judged = mean_cost({name: each.ravel()[order] for name, each in mesh.items()}, w_rest, rest)
+        at = np.unravel_index(int(order[np.argmin(judged)]), shape)
+        lowest = judged.min()
+    if not np.isfinite(lowest):
+        which = "every point of the grid" if screen is None else f"each of {finalists} finalists"
+        raise ValueError(f"{which} diverged; try smaller values than {dict(grid)}")
     best = {name: float(options[i]) for (name, options), i in zip(values.items(), at, strict=True)}
     on_edge = tuple(
         name
@@ -73,4 +99,17 @@ def tune(
             f"the best {' and '.join(on_edge)} lies on the grid's edge: widen the grid",
             stacklevel=2,
         )
-    return Tuned(best, mean, values, on_edge)
+    return Tuned(best, cost, values, on_edge)
+
+
+def _split(w: Any, seed: Any, screen: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+    """Winds and seeds of screening, and those of the finalists; a single wind serves for both."""
+    checks.integer("screen", screen, 1)
+    count = np.size(seed)
+    if screen >= count:
+        raise ValueError(f"screen must leave seeds for the finalists; got {screen} of {count}")
+    each = np.ndim(w) == 3
+    if each and len(w) != count:  # or the cut would hide it
+        raise ValueError(f"w must have one sequence for each of {count} seeds; got {len(w)}")
+    first, rest = slice(screen), slice(screen, None)
+    return (w[first] if each else w, seed[first]), (w[rest] if each else w, seed[rest])

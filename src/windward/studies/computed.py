@@ -186,6 +186,9 @@ def work(settings: Mapping[str, Any]) -> float:
     500.0
     >>> work({"T": 100, "tune_seeds": 3, "grid": {"eta": [0.1, 0.2]}})
     700.0
+    >>> screened = {"screen_seeds": 1, "tune_seeds": 3, "finalists": 2}
+    >>> work({"T": 100, **screened, "etas": [0.1, 0.2, 0.3, 0.4]})
+    900.0
     """
 
     def count(*names: str) -> int:
@@ -195,7 +198,11 @@ def work(settings: Mapping[str, Any]) -> float:
     points = prod(len(values) for values in settings.get("grid", {}).values())
     points *= count("etas", "deltas")
     tuned = "grid" in settings or "etas" in settings
-    tuning = points * count("tune_seeds", "tune_winds", "tune_periods", "tune_systems") * tuned
+    tries = points * settings.get("tune_seeds", 1)
+    if "screen_seeds" in settings:
+        first = settings["screen_seeds"]
+        tries = points * first + settings["finalists"] * (settings["tune_seeds"] - first)
+    tuning = tries * count("tune_winds", "tune_periods", "tune_systems") * tuned
     reported = sum(settings.get("horizons", [settings.get("T", 0)]))
     shown = count("seeds", "winds", "periods", "systems") * reported
     steps = tuning * settings.get("tune_horizon", settings.get("T", 0)) + shown

@@ -181,18 +181,10 @@ def _raw(done: Sequence[Result]) -> list[dict[str, Any]]:
 
 
 class Shown(NamedTuple):
-    """The system and horizon of which costs over time are shown."""
+    """Costs over time of each seed by method, and the system, horizon and wind they are of."""
 
-    title: str
-    runs: Sequence[Result]
+    where: str
     drawn: Mapping[str, Drawing]
-    """costs of each seed by method; empty where runs have only their mean"""
-
-    @property
-    def where(self) -> str:
-        """What the costs of each seed were measured on."""
-        winds = self.runs[0].run.settings["winds"]
-        return f"{self.title}, wind {winds[len(winds) // 2]}"
 
 
 def _shown(done: Sequence[Result]) -> Shown:
@@ -201,22 +193,14 @@ def _shown(done: Sequence[Result]) -> Shown:
     for each in done:
         by.setdefault((each.run.settings["T"], -each.run.settings["system"]), []).append(each)
     (T, system), shown = max(by.items(), key=lambda item: (len(item[1]), item[0]))
-    return Shown(f"System {-system}, T = {T:,}", shown, _drawn(shown))
-
-
-def _drawn(shown: Sequence[Result]) -> dict[str, Drawing]:
-    """Their costs seed by seed; none at all if one of them was made before runs left these.
-
-    What such a run left is the mean over winds, which would not stand beside costs in one wind.
-    """
-    if not all((each.folder / BINNED).exists() for each in shown):
-        return {}
-    return {
+    winds = shown[0].run.settings["winds"]
+    drawn = {
         each.run.settings["method"]: drawing(
             each.curve["steps"], np.load(each.folder / BINNED, allow_pickle=False), REPORT_SEED
         )
         for each in shown
     }
+    return Shown(f"System {-system}, T = {T:,}, wind {winds[len(winds) // 2]}", drawn)
 
 
 def _by_horizon(rows: Sequence[Row]) -> Iterator[tuple[str, Any, Points]]:
@@ -233,25 +217,12 @@ def _by_horizon(rows: Sequence[Row]) -> Iterator[tuple[str, Any, Points]]:
 
 def _figure(out: Path, rows: Sequence[Row], shown: Shown) -> None:
     """lds-high.png, .pdf: costs over time on one system, and the headroom on all."""
-    if shown.drawn:
-        figure, (*three, shares) = panels(2, width=5.5, rows=2)
-        draw(three, shown.drawn, LOOKS)
-        three[0].legend(frameon=False, fontsize="small")
-        figure.suptitle(f"Costs: {shown.where}")
-    else:
-        figure, (costs, shares) = panels(2, width=5.5)
-        _mean_costs(costs, shown)
+    figure, (*three, shares) = panels(2, width=5.5, rows=2)
+    draw(three, shown.drawn, LOOKS)
+    three[0].legend(frameon=False, fontsize="small")
+    figure.suptitle(f"Costs: {shown.where}")
     _shares(shares, rows)
     save(figure, out, "lds-high")
-
-
-def _mean_costs(costs: Any, shown: Shown) -> None:
-    """What there is of runs that did not leave the costs of each seed."""
-    for each in shown.runs:
-        name = each.run.settings["method"]
-        costs.plot(each.curve["steps"], each.curve["cost"], **LOOKS[name], label=name)
-    costs.set(xlabel="step", ylabel="cost", yscale="log", title=f"{shown.title}: mean cost")
-    costs.legend(frameon=False)
 
 
 def _shares(shares: Any, rows: Sequence[Row]) -> None:
@@ -310,17 +281,6 @@ def _terminal(rows: Sequence[Row], settings: Any) -> Terminal:
     return table
 
 
-def _mean_chart(shown: Shown) -> Chart:
-    """What there is of runs that did not leave the costs of each seed."""
-    curves = [
-        Curve(name, each.curve["steps"], each.curve["cost"], dashed=name in (LQR, BEST))
-        for each in shown.runs
-        for name in (each.run.settings["method"],)
-    ]
-    note = f"{shown.title}; mean over winds and seeds, in bins."
-    return Chart("Cost over time on one system", "step", "cost", curves, note, log_y=True)
-
-
 def _sections(
     rows: Sequence[Row], over_all: Sequence[Row], shown: Shown, settings: Any
 ) -> list[Section]:
@@ -335,15 +295,18 @@ def _sections(
         Table(f"Headroom in {last}", COLUMNS, [_cells(row) for row in rows],
               "Saves: of LQR's cost, the cost of exploration counted. Tuned: the smallest and the "
               "largest over systems; on grid's edge: on how many systems tuning ended there."),
-        *(charts(shown.drawn, shown.where) if shown.drawn else [_mean_chart(shown)]),
+        *charts(shown.drawn, shown.where),
         Table("Headroom over whole runs, learning included", COLUMNS,
               [_cells(row) for row in over_all]),
         Text("What was run", [
             "Systems are random and stable (spectral radius 0.8 to 0.98), Q = R = I, the base "
             "policy is LQR. BPC and Bandit GPC are tuned alike: the same grid of eta and delta in "
-            f"the same ball (M of norm {settings.radius:g} at most), for each system and horizon, "
-            "by the same number of winds and seeds; they are reported in other winds with other "
-            "seeds. GPC knows A, B and the cost function.",
+            f"the same ball (M of norm {settings.radius:g} at most), for each system and horizon. "
+            f"{len(settings.tune_winds)} winds and {settings.screen_seeds} seeds screen the whole "
+            f"grid; its {settings.finalists} best points run again with "
+            f"{settings.tune_seeds - settings.screen_seeds} other seeds in each wind, and the best "
+            "of these is reported, in other winds and with other seeds still. GPC knows A, B and "
+            "the cost function.",
             "Raw results: runs.csv has every system, wind and seed.",
         ]),
     ]  # fmt: skip
