@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow check format bench results figures clean
+.PHONY: demo test test-slow test-browser check format bench results figures clean
 
 demo: $(VENV)/.installed
 	$(BIN)/windward demo
@@ -13,6 +13,9 @@ test: $(VENV)/.installed-dev
 
 test-slow: $(VENV)/.installed-dev
 	$(BIN)/pytest -n 2 --dist loadfile -m slow
+
+test-browser: $(VENV)/.installed-dev
+	$(BIN)/pytest -m browser tests/studies
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .

@@ -258,9 +258,14 @@ def test_four_long_films_fit_in_a_small_page(tmp_path: Path) -> None:
 
 # In a browser.
 
-browser = pytest.mark.skipif(
-    not CHROMIUM, reason="no chromium, chromium-browser or google-chrome on PATH"
-)
+
+def browser(test: Any) -> Any:
+    """Marks a test that needs a browser, and is slow for it."""
+    for mark in test_report_browser.pytestmark:
+        test = mark(test)
+    return test
+
+
 # Virtual time has hardly any frames: they are asked of its clock instead.
 PLAYER = """
 window.requestAnimationFrame = (f) => setTimeout(() => f(performance.now()), 20);
@@ -283,7 +288,6 @@ def watch(folder: Path, script: str, **rest: Any) -> Any:
 
 
 @browser
-@pytest.mark.slow
 def test_the_slider_shows_the_recorded_states(tmp_path: Path) -> None:
     seen = watch(
         tmp_path,
@@ -309,7 +313,6 @@ def test_the_slider_shows_the_recorded_states(tmp_path: Path) -> None:
 
 
 @browser
-@pytest.mark.slow
 def test_it_plays_by_itself_and_pauses_on_request(tmp_path: Path) -> None:
     seen = watch(
         tmp_path,
@@ -330,7 +333,6 @@ def test_it_plays_by_itself_and_pauses_on_request(tmp_path: Path) -> None:
 
 
 @browser
-@pytest.mark.slow
 def test_an_episode_is_picked_and_ends(tmp_path: Path) -> None:
     seen = watch(
         tmp_path,
@@ -346,7 +348,6 @@ def test_an_episode_is_picked_and_ends(tmp_path: Path) -> None:
 
 
 @browser
-@pytest.mark.slow
 def test_slow_motion_is_slower(tmp_path: Path) -> None:
     script = "%s; setTimeout(() => tell([of('.slow', 'aria-pressed')[0], at()]), 1900);"
     pressed, slowly = watch(tmp_path, script % "slow.click()")
@@ -356,7 +357,6 @@ def test_slow_motion_is_slower(tmp_path: Path) -> None:
 
 
 @browser
-@pytest.mark.slow
 def test_it_waits_for_those_who_want_no_motion(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -375,7 +375,6 @@ def test_it_waits_for_those_who_want_no_motion(
 
 
 @browser
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [WIDE, NARROW])
 def test_panels_are_beside_each_other_where_there_is_room(
     tmp_path: Path, size: tuple[int, int]

@@ -20,6 +20,7 @@ CHROMIUM = next(
 )
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.browser,
     pytest.mark.skipif(
         not CHROMIUM, reason="no chromium, chromium-browser or google-chrome on PATH"
     ),
