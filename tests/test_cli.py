@@ -1,6 +1,8 @@
 """The command line: help teaches, bad values end in one clear line, JSON is JSON."""
 
 import json
+import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,12 @@ from typing import Any
 import pytest
 
 from windward import envs
+from windward.agents import D4PG
 from windward.cli import STUDIES, main
 from windward.studies import evaluation_report
 from windward.studies.evaluation import Evaluate
+from windward.studies.headroom_methods import BASE, BEST, METHODS
+from windward.studies.locks import Lock
 
 
 @pytest.mark.parametrize(
@@ -21,6 +26,8 @@ from windward.studies.evaluation import Evaluate
         (["evaluate", "--help"], "only load files that you trust"),
         (["run", "--help"], "regret-rate"),
         (["run", "lds-low", "--help"], "periods of the sinusoid for tuning"),
+        (["run", "headroom", "--help"], "initial step size of the search for the best M"),
+        (["run", "headroom", "--help"], "--scale paper --dry-run` lists all names"),
         (["bench", "--help"], "NumPy loop"),
         (["bench", "--help"], "mujoco.rollout"),
     ],
@@ -30,6 +37,13 @@ def test_help(args: list[str], expected: str, capsys: pytest.CaptureFixture[str]
         main(args)
     assert end.value.code == 0
     assert expected in " ".join(capsys.readouterr().out.split())
+
+
+def test_help_of_headroom_names_every_method(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "headroom", "--help"])
+    words = set(re.findall(r"[\w-]+", capsys.readouterr().out))
+    assert set(METHODS) - {BASE, BEST} <= words
 
 
 def test_list_names_studies_disturbances_and_environments(
@@ -106,7 +120,7 @@ def test_demo_is_an_evaluation(
     main(["demo", "--seeds", "1", "--episodes", "1", "--out", str(tmp_path)])
     assert "adapted - base" in capsys.readouterr().out
     files = {"episodes.csv", "evaluation.png", "report.html", "summary.json", "trace.csv"}
-    assert {path.name for path in tmp_path.iterdir()} == files
+    assert files <= {path.name for path in tmp_path.iterdir()}
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["command"].startswith("windward demo --seeds 1 --episodes 1")
 
@@ -125,6 +139,35 @@ def test_train_writes_curves_networks_and_scalars(
     assert len(rows) == 3
     assert {path.name for path in tmp_path.iterdir()} >= {"best.npz", "last.npz"}
     assert list(tmp_path.glob("events.out.tfevents*"))
+
+
+def test_train_leaves_a_folder_alone_that_another_process_trains_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = f"train --env Pendulum-v1 --steps 10 --out {tmp_path}".split()
+    with Lock(tmp_path), pytest.raises(SystemExit) as end:
+        main(command)
+    assert end.value.code == 2
+    assert "is held by process" in " ".join(capsys.readouterr().err.split())
+    main(command)
+    assert not (tmp_path / "lock.json").exists()
+
+
+def test_train_holds_its_folder_while_it_learns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def learn(agent: D4PG, steps: int, *, out: Path, **_: Any) -> None:
+        with pytest.raises(ValueError, match=rf"{out} is held by process {os.getpid()} on"):
+            Lock(out).__enter__()
+
+    monkeypatch.setattr(D4PG, "learn", learn)
+    main(f"train --env Pendulum-v1 --steps 10 --out {tmp_path}".split())
+
+
+def test_headroom_has_no_flag_that_deletes_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["run", "headroom", "--redo", "paper", "--dry-run"])
+    assert "--redo" in capsys.readouterr().err
 
 
 def test_train_on_discrete_actions_ends_in_one_clear_line(

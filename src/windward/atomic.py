@@ -5,16 +5,17 @@ import io
 import os
 import secrets
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 PARTIAL = ".partial"
 """how files end that are being written"""
 
 
 def beside(path: Path) -> Path:
-    """A name of its own to write to first: of several who write one file, one is the last."""
+    """A temporary name of its own: writers of one file do not mix, and the last rename wins."""
     return path.with_name(f"{path.name}.{secrets.token_hex(8)}{PARTIAL}")
 
 
@@ -23,15 +24,25 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def write_bytes(path: Path, content: bytes) -> None:
-    """Puts the bytes in place of what was there."""
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write to; it takes the place of what was there once all is on the disk."""
     partial = beside(path)
     try:
-        partial.write_bytes(content)  # unlike tempfile's, for all whom the umask allows
+        with partial.open("wb") as file:  # unlike tempfile's, for all whom the umask allows
+            yield file
+            file.flush()
+            os.fsync(file.fileno())  # or the name may be on the disk before what it names
         os.replace(partial, path)
     except BaseException:  # a full disk: what was there before stays, and nothing else
         partial.unlink(missing_ok=True)
         raise
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Puts the bytes in place of what was there."""
+    with replacing(path) as file:
+        file.write(content)
 
 
 def clean(folder: Path) -> None:
@@ -41,8 +52,10 @@ def clean(folder: Path) -> None:
 
 
 def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Rows of the same keys, as CSV."""
+    """Rows of the same keys, at least one, as CSV."""
     rows = list(rows)
+    if not rows:
+        raise ValueError(f"there are no rows to write to {path}")
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()

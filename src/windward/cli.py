@@ -16,6 +16,7 @@ from windward import envs
 from windward.agents import D4PG, NotFinite
 from windward.agents import Settings as AgentSettings
 from windward.agents.threads import one_core_each
+from windward.atomic import prepare
 from windward.bench import linear as bench_linear
 from windward.bench import overhead as bench_overhead
 from windward.bench import simulator as bench_simulator
@@ -39,6 +40,7 @@ from windward.studies import (
 )
 from windward.studies.evaluation import Evaluate
 from windward.studies.loading import make_env
+from windward.studies.locks import Lock
 from windward.studies.robust_training import RobustTraining
 
 
@@ -55,8 +57,9 @@ class Demo:
     """seeds, from 100 on"""
     episodes: int = 3
     """episodes of each seed, over which the correction learns"""
-    out: Path = Path("out/demo")
-    """folder for the page, the figure, the raw results and the summary"""
+    out: Path | None = None
+    """folder for the page, the figure, the raw results and the summary; out/demo, or with other
+    numbers out/demo-SEEDSxEPISODES, if left out"""
 
 
 @dataclass(frozen=True)
@@ -186,6 +189,8 @@ Command = (
 
 
 def _demo(settings: Demo, console: Console) -> None:
+    usual, size = Demo(), (settings.seeds, settings.episodes)
+    name = "demo" if size == (usual.seeds, usual.episodes) else f"demo-{size[0]}x{size[1]}"
     smaller = Evaluate(
         model="shipped",
         env="InvertedPendulum-v5",
@@ -195,7 +200,7 @@ def _demo(settings: Demo, console: Console) -> None:
         seeds=settings.seeds,
         first_seed=100,
         episodes=settings.episodes,
-        out=settings.out,
+        out=settings.out or Path("out") / name,
     )
     evaluation_report.run(smaller, console, evaluation_report.command_of("windward demo", settings))
     console.print("your own policy: windward evaluate --help; linear systems: windward run lds-low")
@@ -235,16 +240,17 @@ def _train(command: Train, console: Console) -> None:
     one_core_each()
     out = command.out or learning.run_folder(learning.Learning.runs, command.env, command.seed)
     agent = D4PG(command.env, seed=command.seed, **vars(command.settings))
-    agent.learn(
-        command.steps,
-        progress_bar=True,
-        out=out,
-        eval_every=command.eval_every,
-        eval_episodes=command.eval_episodes,
-        backend=command.backend,
-    )
-    if command.video:
-        agent.record(out / "episode.gif", command.seed)
+    with Lock(prepare(out)):
+        agent.learn(
+            command.steps,
+            progress_bar=True,
+            out=out,
+            eval_every=command.eval_every,
+            eval_episodes=command.eval_episodes,
+            backend=command.backend,
+        )
+        if command.video:
+            agent.record(out / "episode.gif", command.seed)
     last = agent.log.rows[-1] if agent.log.rows else {}
     console.print(f"return {last.get('eval_return', float('nan')):.1f} after {agent.num_timesteps} "
                   f"steps; curves and networks: {out}")  # fmt: skip

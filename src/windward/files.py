@@ -1,7 +1,6 @@
 """Named arrays with a JSON header in one .npz file: written whole or not at all, never code."""
 
 import json
-import os
 import zlib
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from windward.atomic import beside
+from windward.atomic import replacing
 
 HEADER = "header"
 
@@ -29,16 +28,11 @@ def write(path: str | Path, arrays: dict[str, np.ndarray], header: dict[str, Any
     """Writes beside the file and renames, so that a stop leaves the old one."""
     path = Path(path)
     text = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-    partial = beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("wb") as file:
+        with replacing(path) as file:
             np.savez(file, **{HEADER: text}, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
     except OSError as error:
-        partial.unlink(missing_ok=True)
         raise ValueError(f"could not write {path}: {error}; what was there before stays") from error
 
 

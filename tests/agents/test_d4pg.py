@@ -272,8 +272,21 @@ def test_a_checkpoint_with_other_settings_is_refused(tmp_path: Path) -> None:
     pendulum().learn(200, eval_every=10**9, out=tmp_path)
     with pytest.raises(ValueError, match=r"other settings.*sigma"):
         pendulum(sigma=0.1).learn(400, out=tmp_path)
-    with pytest.raises(ValueError, match=r"other settings.*seed"):
+    with pytest.raises(ValueError, match=r"other settings.*seed was 3, now 9"):
         pendulum(seed=9).learn(400, out=tmp_path)
+    with pytest.raises(ValueError, match=r"\(eval_every was 1000000000, now 100\): give another"):
+        pendulum().learn(400, out=tmp_path, eval_every=100)
+    with pytest.raises(ValueError, match=r"\(eval_episodes was 5, now 6\): give another folder"):
+        pendulum().learn(400, out=tmp_path, eval_every=10**9, eval_episodes=6)
+
+
+def test_a_checkpoint_that_does_not_tell_its_evaluations_goes_on(tmp_path: Path) -> None:
+    """It is of an earlier version."""
+    pendulum().learn(200, eval_every=10**9, out=tmp_path)
+    arrays, header = files.read(tmp_path / "last.npz", "windward.D4PG checkpoint")
+    del header["evaluation"]
+    files.write(tmp_path / "last.npz", arrays, header)
+    assert pendulum().learn(400, eval_every=100, out=tmp_path).num_timesteps == 400
 
 
 def test_returns_beyond_the_atoms_warn() -> None:

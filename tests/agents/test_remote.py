@@ -146,7 +146,8 @@ def test_an_actor_that_is_killed_is_replaced(running: None, tmp_path: Path) -> N
         agent.learn(300, kill, eval_every=100, eval_episodes=1, out=out, backend="ray")
     assert agent.num_timesteps == 300
     assert len(list(pids.iterdir())) == 2
-    again = agent_of().learn(300, out=out)  # what was written can be read
+    # What was written can be read.
+    again = agent_of().learn(300, eval_every=100, eval_episodes=1, out=out)
     assert again.num_timesteps == 300
     np.testing.assert_array_equal(again.predict([[0.3]])[0], agent.predict([[0.3]])[0])
 

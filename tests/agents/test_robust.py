@@ -240,10 +240,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one(signal: str, tmp_path: Path) 
     assert texts[0] == texts[1]
     assert "M_norm,w_hat_norm,clipped,refused" in texts[0]
     if signal == "pd2":
-        with pytest.raises(ValueError, match=r"other settings \(robust\)"):
-            make({**robust, "eta": 1e-3}).learn(480, out=tmp_path / "parts")
-        with pytest.raises(ValueError, match=r"other settings \(robust\)"):
-            make(features="identity").learn(480, out=tmp_path / "parts")
+        with pytest.raises(ValueError, match=r"settings \(robust.eta was 1e-06, now 0.001\)"):
+            make({**robust, "eta": 1e-3}).learn(480, out=tmp_path / "parts", **learn)
+        with pytest.raises(ValueError, match=r"settings \(robust.signal was pd2, now None; robus"):
+            make(features="identity").learn(480, out=tmp_path / "parts", **learn)
 
 
 def test_evaluation_has_M_at_rest_and_no_noise(tmp_path: Path) -> None:

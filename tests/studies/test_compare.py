@@ -14,9 +14,10 @@ from windward.studies import compare
 from windward.studies.compare import Compare
 
 
-def _study(folder: Path, finals: list[float], **settings: Any) -> Path:
+def _study(folder: Path, finals: list[float], steps: int = 20, **settings: Any) -> Path:
     folder.mkdir()
-    group = {"group": "baseline, σ = 0.2", "runs": [{"final_return": each} for each in finals]}
+    runs = [{"final_return": each, "steps": steps} for each in finals]
+    group = {"group": "baseline, σ = 0.2", "runs": runs}
     summary = {"command": "windward run x", "settings": settings, "groups": [group]}
     (folder / "summary.json").write_text(json.dumps(summary))
     write_rows(
@@ -43,7 +44,7 @@ def test_groups_are_matched_and_settings_that_differ_are_named(tmp_path: Path) -
     assert "settings.eta" in text.getvalue()
     page = (tmp_path / "out" / "report.html").read_text()
     assert page.count("105.0 [") == 1
-    assert '"y":[110' in page or '"y":[120' in page  # the curves are there
+    assert '"y":[120' in page  # the curves are there
 
 
 def test_of_other_results_all_numbers_that_differ_are_shown(tmp_path: Path) -> None:
@@ -53,6 +54,25 @@ def test_of_other_results_all_numbers_that_differ_are_shown(tmp_path: Path) -> N
         (tmp_path / name / "summary.json").write_text(json.dumps(content))
     first, second = (compare.read(tmp_path / name) for name in ("one", "two"))
     assert compare.numbers(first, second) == [("headroom.GPC.mean", "0.5", "0.75", "+0.25")]
+
+
+def test_runs_that_came_unequally_far_are_not_compared(tmp_path: Path) -> None:
+    one = _study(tmp_path / "one", [10.0, 20.0], steps=10)
+    two = _study(tmp_path / "two", [110.0, 120.0])
+    (line,) = compare.numbers(compare.read(one), compare.read(two))
+    assert line.difference == "not to be compared: unequally many steps"
+    text = io.StringIO()
+    compare.run(Compare(one, two, tmp_path / "out"), Console(file=text, width=200))
+    assert "higher in 0 of these" in text.getvalue()
+
+
+def test_what_was_learned_and_decided_is_no_result(tmp_path: Path) -> None:
+    for name, mean in (("one", 0.5), ("two", 0.75)):
+        (tmp_path / name).mkdir()
+        content = {"mean": mean, "M": [[mean]], "seeds": [int(4 * mean)], "decisions": [[mean]]}
+        (tmp_path / name / "summary.json").write_text(json.dumps(content))
+    first, second = (compare.read(tmp_path / name) for name in ("one", "two"))
+    assert [line.name for line in compare.numbers(first, second)] == ["mean"]
 
 
 def test_rows_of_a_table_are_matched_by_what_they_are_of(tmp_path: Path) -> None:

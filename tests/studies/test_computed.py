@@ -83,7 +83,7 @@ def test_other_settings_under_one_name_and_damaged_results_are_refused(
 ) -> None:
     plan = plan_of(settings)
     sums(plan, console)
-    with pytest.raises(ValueError, match=r"holds results with other settings .*n was 5, now 6"):
+    with pytest.raises(ValueError, match=r"was begun with other settings .*n was 5, now 6"):
         computed.whole(plan_of(replace(settings, n=6)), console)
     path = plan.runs[0].folder(settings.how.runs) / computed.RESULT
     path.write_text("{")

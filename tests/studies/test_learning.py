@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,11 @@ from rich.console import Console
 from windward.agents import D4PG, Settings
 from windward.atomic import write_rows
 from windward.cli import main
-from windward.studies import curves, learning
+from windward.studies import curves, learning, sbx_ddpg
 from windward.studies.learning import Learning
+from windward.studies.locks import Lock
+
+COMMITTED = Path(__file__).parents[2] / "docs" / "results" / "learning"
 
 SMALL = Settings(
     widths=(8,), batch_size=16, min_replay=16, replay_size=1000, samples_per_insert=2, segment=120
@@ -76,6 +80,15 @@ def test_it_writes_what_it_reports(finished: Path) -> None:
     assert entry["complete"]
     assert summary["settings"]["settings"]["widths"] == [8]
     assert (finished / "out" / "learning.png").read_bytes().startswith(b"\x89PNG")
+    assert (finished / "out" / "learning.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_the_committed_curves_give_the_committed_numbers(tmp_path: Path, console: Console) -> None:
+    for path in COMMITTED.glob("*.csv"):
+        shutil.copy(path, tmp_path)
+    study = Learning(train=False, runs=tmp_path / "none", out=tmp_path)
+    found = learning.run(study, console)
+    assert found["curves"] == json.loads((COMMITTED / "summary.json").read_text())["curves"]
 
 
 def test_finished_runs_are_not_repeated(finished: Path, console: Console) -> None:
@@ -120,11 +133,11 @@ def test_drawing_shows_what_there_is_and_trains_nothing(
     monkeypatch.setattr(learning, "D4PG", None)
     console = Console(record=True, width=120, file=io.StringIO())
     study = _study(
-        tmp_path, train=False, steps=2000, eval_every=100, seeds=(3, 4, 5), sbx_seeds=1,
+        tmp_path, train=False, steps=2000, seeds=(3, 4, 5), sbx_seeds=1,
         runs=finished / "runs",
     )  # fmt: skip
-    _write(study.out / "Pendulum-v1-sbx-ddpg-3.csv", [-float(i) for i in range(20)])
-    _write(study.out / "Pendulum-v1-d4pg-5.csv", [-7.0] * 25)
+    _write(study.out / "Pendulum-v1-sbx-ddpg-3.csv", [-float(i) for i in range(50)], every=40)
+    _write(study.out / "Pendulum-v1-d4pg-5.csv", [-7.0] * 60, every=40)
     ours, theirs = learning.run(study, console)["curves"]
     assert [run["progress"] for run in ours["runs"]] == [
         "240 of 2000 steps", "240 of 2000 steps", "2000 of 2000 steps",
@@ -132,19 +145,67 @@ def test_drawing_shows_what_there_is_and_trains_nothing(
     assert [run["complete"] for run in ours["runs"]] == [False, False, True]
     assert not ours["complete"]
     assert theirs["complete"]
-    # The last two of twenty evaluations are -18 and -19, with worst episodes 19 and 20 lower.
-    assert theirs["final_return"] == -18.5
-    assert theirs["worst_evaluation"] == -19
-    assert theirs["runs"][0]["worst_episode"] == -39
+    # The last five of fifty evaluations are -45 to -49, with worst episodes 46 to 50 lower.
+    assert theirs["final_return"] == -47
+    assert theirs["worst_evaluation"] == -49
+    assert theirs["runs"][0]["worst_episode"] == -99
     said = console.export_text()
     assert "240 of 2000" in said
-    assert "-18.5" in said
+    assert "-47.0" in said
 
 
-def test_drawing_runs_with_other_settings_is_refused(finished: Path, console: Console) -> None:
-    study = _study(finished, train=False, settings=replace(SMALL, widths=(9,), gamma=0.9))
-    with pytest.raises(ValueError, match=r"other settings \(widths, gamma\)"):
+def test_drawing_runs_with_other_settings_is_refused(
+    finished: Path, tmp_path: Path, console: Console
+) -> None:
+    other = replace(SMALL, widths=(9,), gamma=0.9)
+    study = _study(finished, train=False, settings=other, out=tmp_path)
+    with pytest.raises(
+        ValueError, match=r"settings \(widths was \[8\], now \[9\]; gamma was 0.99, n"
+    ):
         learning.run(study, console)
+
+
+def test_drawing_runs_with_other_evaluations_is_refused(
+    finished: Path, tmp_path: Path, console: Console
+) -> None:
+    study = _study(finished, train=False, eval_episodes=2, eval_every=80, out=tmp_path)
+    with pytest.raises(ValueError, match=r"eval_every was 40, now 80; eval_episodes was 1, now 2"):
+        learning.run(study, console)
+
+
+def test_other_settings_under_one_name_are_refused(
+    finished: Path, tmp_path: Path, console: Console
+) -> None:
+    """Also with other runs: the curves of SBX in `out` would else pass for those of now."""
+    before = (finished / "out" / "summary.json").read_bytes()
+    for changes, said in (
+        ({"settings": replace(SMALL, gamma=0.9)}, r"gamma was 0.99, now 0.9"),
+        ({"eval_episodes": 2}, r"eval_episodes was 1, now 2"),
+        ({"steps": 480}, r"steps was 240, now 480"),
+    ):
+        study = _study(finished, runs=tmp_path, **changes)
+        with pytest.raises(ValueError, match=rf"other settings \({said}\): give another --out"):
+            learning.run(study, console)
+    assert not any(tmp_path.iterdir())
+    assert (finished / "out" / "summary.json").read_bytes() == before
+
+
+def test_more_seeds_come_under_the_same_name(tmp_path: Path, console: Console) -> None:
+    _write(tmp_path / "out" / "Pendulum-v1-d4pg-3.csv", [1.0])
+    for seeds in ((3,), (3, 4)):
+        (entry,) = learning.run(_study(tmp_path, train=False, seeds=seeds), console)["curves"]
+        assert [run["seed"] for run in entry["runs"]] == list(seeds)
+
+
+def test_a_run_that_another_process_makes_is_left_alone(
+    finished: Path, tmp_path: Path, console: Console
+) -> None:
+    with (
+        Lock(finished / "runs" / "Pendulum-v1-4"),
+        pytest.raises(ValueError, match=r"Pendulum-v1-4 is held by process \d+ on"),
+    ):
+        learning.run(_study(finished, out=tmp_path), console)
+    assert not list((finished / "runs").glob("*/lock.json"))
 
 
 def test_a_run_that_is_not_begun_has_no_numbers(tmp_path: Path, console: Console) -> None:
@@ -228,6 +289,43 @@ def test_sbx_has_jax_as_its_users_do_and_its_failure_is_told(
     assert "PJRT_NPROC" not in seen
 
 
+def test_a_finished_run_of_sbx_counts_for_its_own_settings_alone(
+    tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def at_once(command: list[str], **_: Any) -> Any:
+        sbx_ddpg.main(Path(command[-1]))
+        return subprocess.CompletedProcess(command, returncode=0)
+
+    def train(
+        env: str, seed: int, steps: int, eval_every: int, eval_episodes: int, settings: Settings,
+        out: Path,
+    ) -> None:  # fmt: skip
+        asked.append((env, seed, steps, eval_every, eval_episodes, settings))
+        _write(out, [1.0] * (steps // eval_every), eval_every)
+
+    monkeypatch.setattr(sbx_ddpg, "train", train)
+    monkeypatch.setattr(subprocess, "run", at_once)
+    monkeypatch.setattr(learning, "_train_d4pg", lambda job, study: None)
+    monkeypatch.setattr(learning, "find_spec", lambda name: True)
+    monkeypatch.setattr(learning, "version", lambda name: "made up")
+    monkeypatch.setattr(learning.results, "commit", lambda: None)  # git is a process, too
+    study = _study(tmp_path, sbx_seeds=1)
+    for _ in range(2):
+        assert learning.run(study, console)["curves"][1]["complete"]
+    assert asked == [("Pendulum-v1", 3, 240, 40, 1, SMALL)]
+    # With other settings what is in `runs` is refused, and in another folder it is made anew.
+    other = replace(study, settings=replace(SMALL, gamma=0.9), out=tmp_path / "other")
+    with pytest.raises(ValueError, match=r"v1-3-sbx-ddpg holds .* \(gamma was 0.99, now 0.9\)"):
+        learning.run(other, console)
+    learning.run(replace(other, runs=tmp_path / "others"), console)
+    assert [settings.gamma for *_, settings in asked] == [0.99, 0.9]
+    (tmp_path / "others" / "Pendulum-v1-3-sbx-ddpg" / "task.json").write_text("{")
+    with pytest.raises(ValueError, match=r"task.json is damaged .*: delete .*v1-3-sbx-ddpg"):
+        learning.run(replace(other, runs=tmp_path / "others"), console)
+
+
 def test_sbx_is_evaluated_on_the_same_episodes() -> None:
     pytest.importorskip("stable_baselines3")
     from windward.studies.sbx_ddpg import evaluate
@@ -249,6 +347,8 @@ def test_sbx_runs_once_with_as_many_updates(
     assert [int(row["steps"]) for row in rows] == [40, 80, 120, 160, 200, 240]
     assert theirs["final_return"] == float(rows[-1]["eval_return"])
     assert abs(theirs["runs"][0]["updates"] - ours["runs"][0]["updates"]) <= 3
-    before = path.stat().st_mtime_ns
+    own = finished / "runs" / "Pendulum-v1-3-sbx-ddpg" / "curves.csv"
+    assert _rows(own) == rows
+    before = own.stat().st_mtime_ns
     learning.run(study, console)
-    assert path.stat().st_mtime_ns == before
+    assert own.stat().st_mtime_ns == before

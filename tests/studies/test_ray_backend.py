@@ -143,6 +143,15 @@ def test_without_ray_it_says_what_to_install(
         ray_backend.run_all([work.run(1)], tmp_path, console, address=None, **SMALL)
 
 
+def test_where_all_is_done_no_ray_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, console: Console
+) -> None:
+    store.perform(work.run(1), tmp_path)
+    monkeypatch.setitem(sys.modules, "ray", None)
+    outcome = ray_backend.run_all([work.run(1)], tmp_path, console, address=None, **SMALL)
+    assert not outcome.failed
+
+
 def test_an_address_without_the_backend_is_refused() -> None:
     with pytest.raises(ValueError, match="address is for --backend ray"):
         check(Execution(address="head:6379"))

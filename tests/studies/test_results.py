@@ -1,7 +1,6 @@
 """Results on disk: what is written can be read, and a bad folder is refused at once."""
 
 import csv
-import errno
 import json
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,25 +33,23 @@ def test_rows_and_summary_round_trip(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.partial"))
 
 
+def test_a_summary_is_json_that_every_reader_takes(tmp_path: Path) -> None:
+    rows = [{"mean": float("nan"), "interval": (float("-inf"), 2.0)}]
+    written = results.write_summary(tmp_path / "summary.json", "x", Settings(), rows=rows)
+    assert written["rows"] == [{"mean": None, "interval": [None, 2.0]}]
+    text = (tmp_path / "summary.json").read_text()
+    assert json.loads(text, parse_constant=pytest.fail) == written
+
+
+def test_no_rows_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there are no rows to write to"):
+        atomic.write_rows(tmp_path / "runs.csv", [])
+
+
 def test_many_may_prepare_one_folder_at_the_same_moment(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(prepare, [tmp_path / "out"] * 400)) == {tmp_path / "out"}
     assert not list((tmp_path / "out").iterdir())
-
-
-def test_a_full_disk_leaves_what_was_there_and_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    atomic.write_text(tmp_path / "a.txt", "before")
-
-    def full(path: Path, content: bytes) -> int:
-        path.touch()
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(OSError, match="No space left"):
-        atomic.write_text(tmp_path / "a.txt", "after")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("a.txt", "before")]
 
 
 def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ import pytest
 from rich.console import Console
 
 from tests.studies import work
-from windward.studies import runner, store
+from windward.studies import execution, runner, store
+from windward.studies.execution import Execution
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,11 +30,26 @@ def _said() -> tuple[Console, io.StringIO]:
     return Console(file=text, width=200), text
 
 
+def test_as_many_at_once_as_cores_and_memory_allow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "cores", lambda: 8)
+    monkeypatch.setattr(execution, "free_memory", lambda: 5 * 2**30)
+    assert execution.at_once(Execution(), 2**30) == 5
+    assert execution.at_once(Execution(), 2**20) == 8
+    assert execution.at_once(Execution(), 2**33) == 1
+    assert execution.at_once(Execution(jobs=3), 2**33) == 3
+
+
+def test_free_memory_is_that_of_this_machine() -> None:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < execution.free_memory() <= total
+
+
 def test_all_are_done_once_and_one_that_fails_stops_no_other(tmp_path: Path) -> None:
     console, text = _said()
     runs = [work.run(1), work.run(2, fail=15), work.run(3), work.run(1, goal=70)]
     outcome = runner.run_all(runs, tmp_path, 1, console)
     assert outcome.failed == {runs[1].name: "RuntimeError: it failed at step 15"}
+    assert f"finished 3 of 3 runs: {runs[2].name}" in text.getvalue()  # this is no terminal
     assert f"failed: {runs[1].name}" in text.getvalue()
     assert work.starts(runs[0].folder(tmp_path)) == ["0"]  # once, with the higher goal
     assert store.finished(runs[3], tmp_path) is not None
@@ -50,7 +66,7 @@ def test_all_are_done_once_and_one_that_fails_stops_no_other(tmp_path: Path) -> 
 
 def test_if_all_failed_nothing_is_said_of_others(tmp_path: Path) -> None:
     outcome = runner.Outcome({"one": "it broke", "two": "so did it"})
-    with pytest.raises(ValueError, match=r"^all 2 of 2 runs failed; the same command tries them"):
+    with pytest.raises(ValueError, match=r"^all 2 of 2 runs failed\. Run the same"):
         outcome.raise_for(2, tmp_path)
     with pytest.raises(ValueError, match=r"^2 of 3 runs failed; the others are finished"):
         outcome.raise_for(3, tmp_path)
@@ -76,7 +92,7 @@ def test_one_that_another_command_is_at_is_waited_for(
     assert not runner.run_all(runs, tmp_path, 1, console).failed
     assert len(naps) == 1
     assert store.finished(runs[0], tmp_path) is not None
-    assert "waiting for what it does" in text.getvalue()
+    assert ": waiting for it" in text.getvalue()
 
 
 def _dies(task: store.Task) -> store.Pace:

@@ -181,7 +181,8 @@ def _warns(task: store.Task) -> store.Pace:
 
 
 def _owner(**changes: Any) -> Owner:
-    me = Owner(socket.gethostname(), os.getpid(), locks.started(os.getpid()) or "", "hold")
+    began = locks.started(os.getpid()) or ""
+    me = Owner(socket.gethostname(), locks.space(), os.getpid(), began, "hold")
     return replace(me, **changes)
 
 
@@ -225,6 +226,20 @@ def test_a_lock_of_a_number_that_another_process_has_now_is_taken_over(tmp_path:
     lock.release()
 
 
+def test_an_owner_in_another_container_cannot_be_seen_and_keeps_its_lock(tmp_path: Path) -> None:
+    """The host's name is the same there, and its process has a number that is free here."""
+    owner = _owner(space="pid:[1]", pid=2**22 + 1)
+    lock = _locked_by(tmp_path, owner)
+    assert not owner.here
+    assert lock.take() == owner
+
+
+def test_a_lock_that_cannot_be_read_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / locks.NAME).mkdir()  # reading it is an error that is not "no such file"
+    with pytest.raises(IsADirectoryError):
+        Lock(tmp_path).take()
+
+
 def test_a_lock_of_no_meaning_is_taken_over(tmp_path: Path) -> None:
     (tmp_path / locks.NAME).write_text("")
     lock = Lock(tmp_path)
@@ -248,8 +263,8 @@ def test_an_owner_on_another_host_is_gone_when_it_is_silent(
     with monkeypatch.context() as patch:
         patch.setattr(locks, "time", SimpleNamespace(sleep=heard))  # of no other thread
         assert lock.take_when_silent(owner) == owner
-    assert lock.take_when_silent(owner) is None
-    lock.release()
+    with lock:  # it is silent now
+        assert lock.ours
 
 
 def test_a_run_that_was_taken_over_meanwhile_stops(tmp_path: Path) -> None:

@@ -98,8 +98,6 @@ def test_one_seed_has_no_interval_and_no_band(tmp_path: Path, console: Console) 
     assert "Of one run there is no band" in page
     for curve in _charts(page)["Learning curves"]["curves"]:
         assert set(curve["low"]) == {None}
-    sure = groups.difference(np.array([3.0]), np.array([1.0]))
-    assert sure == (2.0, -np.inf, np.inf)
 
 
 def test_the_answer_names_both_returns_and_their_difference(

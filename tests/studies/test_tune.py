@@ -5,6 +5,7 @@ import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -110,4 +111,31 @@ def test_a_search_finds_a_point_and_says_how_to_run_it(tmp_path: Path, console: 
     summary = tune.run(_tuning(tmp_path), console)
     assert len(summary["points"]) == 3
     assert summary["best"]["steps"] == 400
-    assert summary["command"].startswith("windward run pendulum-sine --scale smoke --sigmas")
+    assert summary["study"].startswith("windward run pendulum-sine --scale smoke --sigmas")
+    assert summary["command"].startswith("windward tune pendulum-sine --points 3 --decades 1.0")
+    assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
+    assert "Score over eta" in (tmp_path / "out" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_point_that_fails_is_told_and_not_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuning = replace(_tuning(tmp_path), points=1)
+    wild = replace(tuning.study.agent, learning_rate=1e30)
+    with pytest.raises(ValueError, match="every point failed"):
+        tune.run(replace(tuning, study=replace(tuning.study, agent=wild)), Console(width=200))
+    assert capsys.readouterr().out.count("a point failed: NotFinite") == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"sigmas": (0.3,)}, "draws sigma from --sigma-range"),
+     ({"how": Execution(jobs=2)}, "--jobs 2 says nothing to a search")],
+)  # fmt: skip
+def test_flags_that_say_nothing_to_a_search_are_refused(
+    tmp_path: Path, console: Console, change: dict[str, Any], message: str
+) -> None:
+    tuning = _tuning(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        tune.run(replace(tuning, study=replace(tuning.study, **change)), console)

@@ -1,6 +1,7 @@
 """D4PG in files: an agent's networks, and everything that going on with learning needs."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +34,8 @@ def _header(kind: str, identity: Identity, training: Training) -> dict[str, Any]
         "kind": kind,
         "env": identity.env_id,
         "seed": training.seed,
-        "settings": _plain(training.settings),
+        "settings": plain(training.settings),
+        "evaluation": training.evaluation,
         "features": None if identity.features is None else identity.features.name,
         "features_at": None
         if identity.features is None
@@ -136,14 +138,7 @@ def restore(path: Path, identity: Identity, training: Training, replay: Replay) 
             f"{path.parent} holds a run of another environment, {header['env']}; this one is "
             f"{identity.env_id}: give another folder"
         )
-    ours = _plain(training.settings)
-    if header["settings"] != ours or header["seed"] != training.seed:
-        theirs = header["settings"]
-        changed = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
-        raise ValueError(
-            f"{path.parent} holds a run with other settings ({', '.join(changed) or 'seed'}): "
-            "give another folder, or the same settings to go on"
-        )
+    refuse_other(path.parent, header, training.settings, training.seed, training.evaluation)
     adopt(path, arrays, header, identity, training)
     replay.restore(
         {name[len(REPLAY) :]: each for name, each in arrays.items() if name.startswith(REPLAY)}
@@ -158,9 +153,42 @@ def restore(path: Path, identity: Identity, training: Training, replay: Replay) 
     training.recent.discounted.extend(header["discounted"])
 
 
-def _plain(settings: Settings) -> dict[str, Any]:
+def refuse_other(
+    folder: Path,
+    header: Mapping[str, Any],
+    settings: Settings,
+    seed: int,
+    evaluation: Mapping[str, int],
+) -> None:
+    """Refuses the run in a folder, by a header of its files, if it was made with other settings.
+
+    Evaluations are settings too: updates are waited for before each, and the best is saved.
+    """
+    ours = {**_flat(plain(settings)), **evaluation, "seed": seed}
+    # Files of earlier versions do not tell how they were evaluated.
+    told = header.get("evaluation", evaluation)
+    theirs = {**_flat(header["settings"]), **told, "seed": header["seed"]}
+    changed = [
+        f"{name} was {theirs.get(name)}, now {ours.get(name)}"
+        for name in {**ours, **theirs}
+        if theirs.get(name) != ours.get(name)
+    ]
+    if changed:
+        raise ValueError(
+            f"{folder} holds a run with other settings ({'; '.join(changed)}): give another "
+            "folder, or the same settings to go on"
+        )
+
+
+def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of D4PG, with those of its module beside them."""
+    own = {name: each for name, each in settings.items() if name != "robust"}
+    return own | {f"robust.{name}": each for name, each in settings.get("robust", {}).items()}
+
+
+def plain(settings: Settings) -> dict[str, Any]:
     """Settings as JSON gives them back; of a module only where there is one."""
-    plain: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
+    found: dict[str, Any] = json.loads(json.dumps(asdict(settings)))
     if not settings.robust.on:
-        del plain["robust"]
-    return plain
+        del found["robust"]
+    return found

@@ -220,16 +220,19 @@ class D4PG:
         """Learns until `num_timesteps` reaches `total_timesteps`.
 
         With `out`, writes curves.csv and TensorBoard scalars, best.npz and, at every segment's end,
-        last.npz with everything; a later call on the same folder goes on from there. `callback`
-        is called after every evaluation and stops learning by returning False.
+        last.npz with everything; a later call on the same folder goes on from there, with the
+        same settings and evaluations. `callback` is called after every evaluation and stops
+        learning by returning False.
 
         `backend` "ray" steps each environment in a Ray actor of its own, on this machine or a
         cluster; lost actors are replaced. Chunks of steps are then learned from as they arrive, so
         the same seed does not give the same floats; with "local" it does.
         """
         checks.integer("total_timesteps", total_timesteps, 1)
-        checks.integer("eval_every", eval_every, 1)
-        checks.integer("eval_episodes", eval_episodes, 1)
+        evaluation = {
+            "eval_every": checks.integer("eval_every", eval_every, 1),
+            "eval_episodes": checks.integer("eval_episodes", eval_episodes, 1),
+        }
         checks.choice("backend", backend, ("local", "ray"))
         if callback is not None and not callable(callback):
             raise ValueError(
@@ -245,6 +248,7 @@ class D4PG:
             )
         folder = None if out is None else Path(out)
         training, identity, chosen = self._training, self._identity, self.settings
+        training.evaluation = evaluation
         if folder is not None:
             prepare(folder)
         if training.replay is None:

@@ -55,6 +55,8 @@ class Training:
             np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))
             for part in (1, 2)
         )
+        self.evaluation: dict[str, int] = {}
+        """how often `learn` evaluates, and by how many episodes"""
         self.timesteps = 0
         self.owed = 0.0
         """steps that no update has been made for yet"""

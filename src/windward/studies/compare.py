@@ -22,9 +22,10 @@ from rich.table import Table as Terminal
 
 from windward.atomic import prepare
 from windward.studies import report, smoothing
-from windward.studies.groups import bare, difference
+from windward.studies.groups import bare
 from windward.studies.report import Chart, Curve, Section, Table, Text
 from windward.studies.results import versions
+from windward.studies.statistics import difference
 from windward.studies.training_page import counted, span
 
 WELCH = (
@@ -37,7 +38,7 @@ OF = ("env", "cost", "rates", "method", "d_x", "T", "seed")
 """columns that say what a row of a summary is of"""
 HIGHER, LOWER = ", higher", ", lower"
 APART = ("settings", "versions", "size", "command", "commit", "found", "groups", "failed",
-         "commits_of_runs")  # fmt: skip
+         "commits_of_runs", "M", "seeds", "decisions")  # fmt: skip
 """parts of a summary that are no numbers to be held against each other"""
 
 
@@ -148,7 +149,13 @@ def _groups(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Iterat
             f"{final.mean():.1f} ({counted(len(final), 'seed')})" if len(final) else "–"
             for final in finals
         ]
-        yield Line(name, texts[0], texts[1], _gap(finals[0], finals[1]))
+        far = [
+            {run.get("steps") for run in each[name]["runs"]} for each in (one, two) if name in each
+        ]
+        if len(far) == 2 and len(set.union(*far)) > 1:
+            yield Line(name, texts[0], texts[1], "not to be compared: unequally many steps")
+        else:
+            yield Line(name, texts[0], texts[1], _gap(finals[0], finals[1]))
 
 
 def _gap(first: np.ndarray, second: np.ndarray) -> str:

@@ -242,7 +242,7 @@ def _show(plan: Plan, console: Console) -> None:
     timed = [run for run in plan.runs if run not in left]
     source = "finished runs" if timed else "measured speed"
     hours = hours_left(plan, left, timed)
-    jobs = execution.at_once(how)
+    jobs = execution.at_once(how, MEMORY)
     here = f"{hours / jobs:.2f} hours with {jobs} at once"
     rest = (
         f"the others: {hours:.2f} core-hours (by {source}); "

@@ -18,7 +18,7 @@ from windward.studies.store import Run, curve
 from windward.studies.training_page import Found
 
 SHOWN = 100
-"""the first seed that is shown; those below serve to choose"""
+"""reported seeds begin here; lower ones only choose settings"""
 
 
 class Study(NamedTuple):
@@ -37,7 +37,10 @@ def size_of(settings: Any, entry: Entry) -> Size:
     """The scale's, but for what is given."""
     given = {each.name: getattr(settings, each.name, None) for each in fields(Size)}
     kept = {name: value for name, value in given.items() if value is not None}
-    return replace(entry.sizes[settings.scale], **kept)
+    size = replace(entry.sizes[settings.scale], **kept)
+    if "tune_steps" not in kept:  # runs that choose are no longer than those that are shown
+        size = replace(size, tune_steps=min(size.tune_steps, size.steps))
+    return size
 
 
 def check_sizes(how: Execution, size: Size) -> None:
@@ -72,8 +75,8 @@ def conduct(study: Study, console: Console) -> dict[str, Any]:
         outcome.raise_for(count, how.runs)  # there is nothing to draw, and this is why
     if how.train and not show:  # nothing failed, but no return is a number
         raise ValueError(
-            f"no group has a return on every seed that chooses: there is nothing to show; see the "
-            f"curves in {how.runs}"
+            "no setting has a finite return on every seed that serves to choose: there is nothing "
+            f"to show; see the curves in {how.runs}"
         )
     found = Found(settings, study.entry, study.size, every, show, best, outcome.failed)
     summary = training_report.write(out, found, study.command, console)

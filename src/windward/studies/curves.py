@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from rich.table import Table
 
-from windward.figures import panels
+from windward.figures import panels, save
 
 FINAL = 0.1  # the share of evaluations, the last ones, that make the final return
 
@@ -125,10 +125,11 @@ def mean_curve(curves: list[Curve]) -> tuple[np.ndarray, np.ndarray]:
     return common, np.mean([curve.column("eval_return")[where] for curve, where in pairs], axis=0)
 
 
-def draw(groups: list[list[Curve]], path: Path) -> None:
-    """A panel for each environment: thin lines for seeds, thick for their mean.
+def draw(groups: list[list[Curve]], out: Path, name: str) -> None:
+    """NAME.png and NAME.pdf: a panel for each environment.
 
-    The first method on an environment has solid lines, others dashed ones.
+    Thin lines are seeds, thick ones their mean. The first method on an environment has solid
+    lines, others dashed ones.
     """
     begun = [[curve for curve in group if curve.rows] for group in groups]
     by_env: dict[str, list[list[Curve]]] = {}
@@ -152,4 +153,4 @@ def draw(groups: list[list[Curve]], path: Path) -> None:
             axes.plot(*mean_curve(group), **look, lw=2, label=f"{method}, {seeds}")
         axes.set(title=env, xlabel="environment steps", ylabel="return without noise")
         axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    save(figure, out, name)

@@ -23,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from windward import checks
 from windward.adapt import RobustWrapper
 from windward.envs import Disturbed
+from windward.envs.layers import chain
 from windward.studies.animation import Filming, Scene
 from windward.studies.evaluation_episodes import (
     Actor,
@@ -42,7 +43,8 @@ class Evaluate:
     """Base policy against adapted policy on the same seeds, starts and disturbances.
 
     Prints a table with paired differences and 95 % intervals over seeds; writes report.html (open
-    it in a browser), evaluation.png, episodes.csv, trace.csv and summary.json. Example:
+    it in a browser), evaluation.png, episodes.csv, trace.csv and summary.json. Until all of it is
+    done, the episodes of finished seeds are in episodes-unfinished.csv. Example:
 
     windward evaluate --model shipped --env Pendulum-v1
     --disturbance sine:amp=0.2,period=60 --channel qvel --signal pd3 --seeds 8
@@ -62,7 +64,7 @@ class Evaluate:
     """what pushes, as text; left out for environments that are disturbed themselves, such as
     windward/NoisyHopper-v0"""
     channel: str | None = None
-    """where it pushes: qvel, action, observation, force:torso ..."""
+    """where it pushes: qvel, action, observation, force:torso ...; goes with a disturbance"""
     signal: str = "auto"
     """pd1, pd2, pd3, auto (the strongest that can be made), or module:function of
     (x, u, reward, x_next)"""
@@ -100,7 +102,7 @@ class Evaluate:
     """discrete actions: the base policy takes its likeliest action; otherwise it draws from its
     softmax, as DMF-GPC assumes, and the greedy one is shown beside it"""
     out: Path | None = None
-    """folder for the results; out/evaluate/... if left out"""
+    """folder for the results; if left out one in out/evaluate, of these settings alone"""
 
 
 class Runs(NamedTuple):
@@ -125,6 +127,11 @@ class Evaluation(NamedTuple):
     notes: tuple[str, ...]  # warnings that were given meanwhile
     trace: Trace  # of the first seed
     scene: Scene | None = None  # of the first seed, where the environment can be drawn
+    own_wind: bool = False  # whether the environment is disturbed by itself
+
+
+Keep = Callable[[dict[str, Runs], tuple[int, ...]], object]
+"""told all runs of the seeds that are finished, whenever one is"""
 
 
 def evaluate(
@@ -142,10 +149,12 @@ def evaluate(
     logits: Any = None,
     greedy: bool = False,
     console: Console | None = None,
+    keep: Keep | None = None,
     **options: Any,
 ) -> Evaluation:
     """Base against adapted, paired; `options` are RobustWrapper's, a console shows progress.
 
+    `keep` gets what there is after each seed, for whoever would not lose it to an interrupt.
     `model` is a policy, or its name as `Evaluate` takes it; the rest is as there too. Everything is
     checked before the first episode.
 
@@ -155,15 +164,22 @@ def evaluate(
     ('pd3', (2, 1))
     """
     _check(seeds, episodes, first_seed, freeze_after, max_steps)
+    _check_channel(disturbance, channel)
     calm = partial(make_env, env_id, max_steps)
     windy = calm if disturbance is None else lambda: Disturbed(calm(), disturbance, channel)
     with closing(windy()) as env:
+        space = env.action_space
+        discrete = isinstance(space, gym.spaces.Discrete)
+        if greedy and not discrete:
+            raise ValueError(
+                f"greedy is for discrete actions, those of {env_id} are {space}: leave it out"
+            )
+        own_wind = disturbance is None and any(isinstance(each, Disturbed) for each in chain(env))
         model = load_model(model, env_id) if isinstance(model, str) else model
         name = str(getattr(model, "__name__", type(model).__name__))
         check_fit(model, env, name)
-        space = env.action_space
         logits = load_object(logits) if isinstance(logits, str) else logits
-        if isinstance(space, gym.spaces.Discrete):
+        if discrete:
             logits = logits_for(model, logits, name)
         own = isinstance(signal, str) and ":" in signal
         options |= {"signal": load_object(signal) if own else signal, "logits": logits}
@@ -171,7 +187,7 @@ def evaluate(
         used = RobustWrapper(env, seed=first_seed, **options)
         filming = Filming(env, (BASE, ADAPTED), first_seed, episodes)
 
-    greedy = greedy or not isinstance(space, gym.spaces.Discrete)
+    greedy = greedy or not discrete
     actor = Actor(model, space, None if greedy else logits)
     alone: dict[str, tuple[Callable[[], gym.Env], Actor]] = {BASE: (windy, actor)}
     if disturbance is not None:
@@ -208,8 +224,10 @@ def evaluate(
                 wrappers.append(wrapper)
                 if recorder is not None:
                     traces.append(recorder.trace())
+            if keep is not None:
+                keep(_runs(played), every[: len(wrappers)])
     return Evaluation(
-        {policy: Runs(*np.moveaxis(np.array(each), -1, 0)) for policy, each in played.items()},
+        _runs(played),
         every,
         used.signal,
         used.gradient + (f", baseline {used.baseline}" if used.baseline else ""),
@@ -219,7 +237,12 @@ def evaluate(
         tuple(dict.fromkeys(str(each.message) for each in caught)),
         traces[0],
         filming.scene(),
+        own_wind,
     )
+
+
+def _runs(played: dict[str, list[list[Episode]]]) -> dict[str, Runs]:
+    return {policy: Runs(*np.moveaxis(np.array(each), -1, 0)) for policy, each in played.items()}
 
 
 def _check(
@@ -236,6 +259,14 @@ def _check(
         raise ValueError(
             f"freeze_after must be less than episodes, {episodes}, or nothing is frozen; got "
             f"{freeze_after}"
+        )
+
+
+def _check_channel(disturbance: Any, channel: Any) -> None:
+    if channel is not None and disturbance is None:
+        raise ValueError(
+            f"channel {channel!r} is where a disturbance pushes, and there is none: give a "
+            "disturbance too, such as uniform:bound=0.1, or leave channel out"
         )
 
 

@@ -1,4 +1,8 @@
-"""The numbers of an evaluation: mean, worst tenth and worst seed, with intervals over seeds."""
+"""The numbers of an evaluation: mean, worst tenth and worst seed, with intervals over seeds.
+
+What is judged, the mean of adapted - base, has Student's interval of the paired differences: the
+bootstrap of 3 or 8 seeds finds a difference where there is none in 29 or 12 % of cases, not in 5.
+"""
 
 from collections.abc import Callable
 from math import ceil, floor, log10
@@ -8,9 +12,16 @@ import numpy as np
 import scipy.stats
 
 from windward.studies.evaluation import ADAPTED, BASE, Evaluation
-from windward.studies.statistics import Interval, mean_interval
+from windward.studies.statistics import (
+    FEW,
+    TOO_NARROW,
+    Interval,
+    mean_interval,
+    paired_difference,
+)
 
 TENTH = 0.1  # the share of episodes, the worst ones, that make the worst tenth
+UNKNOWN = Interval(*[float("nan")] * 3)
 
 
 class Row(NamedTuple):
@@ -28,6 +39,7 @@ class Difference(NamedTuple):
     """Adapted minus base, paired by seed; positive is better."""
 
     mean: Interval
+    """with Student's interval of the pairs"""
     tenth: Interval
     each: np.ndarray
     """of each seed"""
@@ -68,7 +80,7 @@ def seed_interval(
 
 def safe_mean(values: np.ndarray) -> Interval:
     """`mean_interval`, and nothing but NaN where a return was not finite."""
-    return mean_interval(values) if np.isfinite(values).all() else Interval(*[float("nan")] * 3)
+    return mean_interval(values) if np.isfinite(values).all() else UNKNOWN
 
 
 def numbers(found: Evaluation, episodes: slice) -> Numbers:
@@ -86,9 +98,21 @@ def numbers(found: Evaluation, episodes: slice) -> Numbers:
             found.seeds[worst],
         )
     base, adapted = returns[BASE], returns[ADAPTED]
-    each = (adapted - base).mean(axis=1)
+    ours, theirs = adapted.mean(axis=1), base.mean(axis=1)
+    each = ours - theirs
+    mean = paired_difference(ours, theirs) if np.isfinite(each).all() else UNKNOWN
     tenth = seed_interval(lambda at: worst_tenth(adapted[at]) - worst_tenth(base[at]), seeds)
-    return Numbers(episodes, rows, Difference(safe_mean(each), tenth, each))
+    return Numbers(episodes, rows, Difference(mean, tenth, each))
+
+
+def intervals(seeds: int) -> str:
+    """Which interval is which, for captions."""
+    if seeds < 2:
+        return "one seed has no intervals"
+    return (
+        "95 % intervals over seeds: Student's of the paired differences for the mean of adapted - "
+        "base, the percentile bootstrap for all else" + (f", {TOO_NARROW}" if seeds < FEW else "")
+    )
 
 
 def halves(found: Evaluation) -> dict[str, Numbers]:
@@ -117,10 +141,11 @@ def verdict(difference: Difference, where: str) -> str:
     else:
         shown = "no difference is shown: the interval holds 0"
     better = int((difference.each > 0).sum())
+    told = " (Student's 95 % interval of the pairs)" if seeds > 1 else ""
     episodes = where if where.startswith("all") else f"the {where}"
     return (
-        f"Over {episodes}, adapted minus base is {text(difference.mean, seeds)} in return: "
-        f"{shown}. Adapted was better on {better} of {seeds} seeds."
+        f"Over {episodes}, adapted minus base is {text(difference.mean, seeds)} in return"
+        f"{told}: {shown}. Adapted was better on {better} of {seeds} seeds."
     )
 
 

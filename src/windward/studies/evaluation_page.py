@@ -12,23 +12,26 @@ from windward.studies import animation, report
 from windward.studies import evaluation_numbers as stats
 from windward.studies.evaluation import ADAPTED, BASE, GREEDY, NOMINAL, Evaluate, Evaluation
 from windward.studies.report import Chart, Curve, Points, Section, Table, Text
+from windward.studies.statistics import FEW, TOO_NARROW
 
 MOST = 8  # curves of one chart at most
 DIFFERENCE = "adapted - base"
 ABOUT = {
     NOMINAL: "the base policy without the disturbance",
-    BASE: "the base policy in the disturbance, drawing from its softmax if actions are discrete",
-    GREEDY: "the base policy in the disturbance, always taking its likeliest action",
+    BASE: "the base policy alone, drawing from its softmax if actions are discrete",
+    GREEDY: "the base policy alone, always taking its likeliest action",
     ADAPTED: "the base policy inside RobustWrapper, with a fresh M for each seed that learns over "
     "its episodes; what exploration costs is counted",
 }
 COLOURS = {NOMINAL: "C7", BASE: "C0", GREEDY: "C2", ADAPTED: "C1"}
 
 
-def wind_of(settings: Evaluate) -> str:
+def wind_of(settings: Evaluate, found: Evaluation) -> str:
     """What pushed, in words."""
-    where = f" on {settings.channel}" if settings.channel else ""
-    return f"{settings.disturbance}{where}" if settings.disturbance else "its own disturbance"
+    if settings.disturbance is not None:
+        where = f" on {settings.channel}" if settings.channel else ""  # it may be in the text
+        return f"{settings.disturbance}{where}"
+    return "its own disturbance" if found.own_wind else "no disturbance added"
 
 
 def _bands(found: Evaluation) -> dict[str, np.ndarray]:
@@ -59,7 +62,7 @@ def figure(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evalua
         look = {"ls": "--"} if policy == NOMINAL else {}
         curves.plot(x, mean, color=colour, label=policy, **look)
         curves.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
-    curves.set(title="return by episode", xlabel="episode", ylabel="return")
+    curves.set(title="return by episode, 95 % bootstrap", xlabel="episode", ylabel="return")
     curves.xaxis.get_major_locator().set_params(integer=True)
     curves.legend(frameon=False)
     pairs.axhline(0, color="grey", lw=1)
@@ -67,15 +70,16 @@ def figure(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evalua
         mean, low, high = each.difference.mean
         pairs.plot(np.full(len(each.difference.each), i), each.difference.each, "o", color="C1",
                    alpha=0.4, mew=0)  # fmt: skip
-        pairs.errorbar(i + 0.15, mean, [[mean - low], [high - mean]], fmt="s", color="black",
-                       capsize=4)  # fmt: skip
+        reach = [[mean - low], [high - mean]] if np.isfinite([low, high]).all() else None
+        pairs.errorbar(i + 0.15, mean, reach, fmt="s", color="black", capsize=4)
     pairs.set_xticks(range(len(scopes)), [name.replace(" of ", "\nof ") for name in scopes])
-    pairs.set(title="adapted minus base", ylabel="difference in return", xlim=(-0.5, 1.5))
+    pairs.set(title="adapted minus base, Student's 95 %", ylabel="difference in return",
+              xlim=(-0.5, 1.5))  # fmt: skip
     for name, entry in _largest(found).items():
         parameters.plot(found.trace.M_at, entry, lw=1, label=name)
     parameters.set(title=f"largest entries of M, seed {found.seeds[0]}", xlabel="step")
     parameters.legend(frameon=False, fontsize="x-small", ncols=2)
-    drawing.suptitle(f"{settings.env}, {wind_of(settings)}, signal {found.signal}, "
+    drawing.suptitle(f"{settings.env}, {wind_of(settings, found)}, signal {found.signal}, "
                     f"{len(found.seeds)} seed(s)", fontsize="medium")  # fmt: skip
     image = io.BytesIO()
     drawing.savefig(image, dpi=130, format="png")
@@ -114,7 +118,7 @@ def write(
         ),
         "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
     }
-    title = f"{settings.env}, {wind_of(settings)}: base against adapted"
+    title = f"{settings.env}, {wind_of(settings, found)}: base against adapted"
     report.write(path, title, lead, sections, facts)
 
 
@@ -123,11 +127,11 @@ def _story(found: Evaluation) -> list[str]:
     notes = [f"Warned: {note}" for note in found.notes]
     return [
         f"{policies[0].upper()}{policies[1:]}.",
-        "Starts, the disturbance and the policy's own draws follow from the seed and the numbers "
+        "Starts, any disturbance and the policy's own draws follow from the seed and the numbers "
         "of episode and step alone, so base and adapted met the same ones, and their differences "
         "are paired by seed. (A disturbance that answers to the state, fgsm, answers each its "
-        "own.) No seed and no episode was left out. Intervals are 95 % percentile bootstrap over "
-        "seeds; the worst tenth is the mean of the worst tenth of all episodes.",
+        "own.) No seed and no episode was left out. The worst tenth is the mean of the worst tenth "
+        f"of all episodes. Intervals: {stats.intervals(len(found.seeds))}.",
         "Raw results: episodes.csv has every episode, trace.csv every step of the first adapted "
         "seed, summary.json all numbers and the last M of each seed.",
         *notes,
@@ -165,8 +169,8 @@ def _table(name: str, each: stats.Numbers, seeds: int) -> Table:
     rows.append([DIFFERENCE, *texts, stats.number(float(difference.each.min()))])
     return Table(
         f"Return, {name}", ["policy", "mean", "worst tenth", "worst seed"], rows,
-        note="[ ]: 95 % bootstrap interval over seeds. A difference above 0 is in favour of "
-        "adapting; its worst seed is the one that adapting served worst.",
+        note=f"[ ]: {stats.intervals(seeds)}. A difference above 0 is in favour of adapting; "
+        "its worst seed is the one that adapting served worst.",
     )  # fmt: skip
 
 
@@ -175,7 +179,8 @@ def _by_episode(found: Evaluation) -> Chart:
         Curve(policy, np.arange(1, len(mean) + 1), mean, low, high, dashed=policy == NOMINAL)
         for policy, (mean, low, high) in _bands(found).items()
     ]
-    note = "Mean over seeds, with its 95 % interval."
+    note = "Mean over seeds, with its 95 % bootstrap interval"
+    note += f", {TOO_NARROW}." if len(found.seeds) < FEW else "."
     return Chart("Return by episode", "episode", "return", curves, note)
 
 

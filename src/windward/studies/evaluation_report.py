@@ -1,9 +1,10 @@
 """What an evaluation leaves: a table in the terminal, and files with all raw results."""
 
+import hashlib
 import re
-import shlex
-from dataclasses import fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,29 +12,38 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Terminal
 
-from windward.atomic import prepare, write_bytes, write_rows
+from windward.atomic import write_bytes, write_rows
 from windward.studies import evaluation_numbers as stats
 from windward.studies import evaluation_page, results
-from windward.studies.evaluation import ADAPTED, Evaluate, Evaluation, evaluate
+from windward.studies.commands import command_line
+from windward.studies.evaluation import ADAPTED, NOMINAL, Evaluate, Evaluation, Runs, evaluate
 from windward.studies.evaluation_page import DIFFERENCE, wind_of
 from windward.studies.loading import load_model
+from windward.studies.study_folder import claim
 
 OPTIONS = ("gradient", "h", "sigma", "eta", "every_episodes", "weight_decay")
 """settings that go to RobustWrapper as they are, where given"""
 SAID = 3
 """decisions that the terminal shows"""
+UNFINISHED = "episodes-unfinished.csv"
+"""not episodes.csv, which may be there from a first time, with all seeds"""
 
 
 def run(settings: Evaluate, console: Console, command: str | None = None) -> dict[str, Any]:
     """Evaluates and writes episodes.csv, trace.csv, summary.json, evaluation.png, report.html."""
     given = {name: getattr(settings, name) for name in OPTIONS}
     model = load_model(settings.model, settings.env, settings.algo, settings.vec_normalize)
-    out = prepare(settings.out or default_out(settings))
+    identity = {name: each for name, each in asdict(settings).items() if name != "out"}
+    out = claim(settings.out or default_out(settings), identity)
+
+    def keep(runs: dict[str, Runs], seeds: tuple[int, ...]) -> None:
+        write_rows(out / UNFINISHED, _episodes(runs, seeds))
+
     found = evaluate(
         model, settings.env, settings.disturbance, settings.channel, settings.signal,
         seeds=settings.seeds, episodes=settings.episodes, first_seed=settings.first_seed,
         freeze_after=settings.freeze_after, max_steps=settings.max_steps, logits=settings.logits,
-        greedy=settings.greedy, console=console,
+        greedy=settings.greedy, console=console, keep=keep,
         **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
     command = command or command_of("windward evaluate", settings)
@@ -46,21 +56,18 @@ def run(settings: Evaluate, console: Console, command: str | None = None) -> dic
 
 def command_of(start: str, settings: Any) -> str:
     """The exact command for settings: those that are not the defaults."""
-    parts = [start]
-    for field in fields(settings):
-        value = getattr(settings, field.name)
-        if value != field.default:
-            flag = f"--{field.name.replace('_', '-')}"
-            parts.append(flag if value is True else f"{flag} {shlex.quote(str(value))}")
-    return " ".join(parts)
+    usual = SimpleNamespace(**{field.name: field.default for field in fields(settings)})
+    return command_line(start, settings, usual)
 
 
 def default_out(settings: Evaluate) -> Path:
-    """A folder for each environment, model and disturbance."""
+    """A folder for these settings alone: what a reader looks for, and a digest of the command."""
     model = Path(settings.model).stem if Path(settings.model).suffix else settings.model
     parts = (settings.env, model, settings.disturbance, settings.channel, settings.signal)
-    name = "-".join(part for part in parts if part)
-    return Path("out/evaluate") / re.sub(r"[^\w.=-]+", "-", name)
+    name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part))
+    command = command_of("windward evaluate", replace(settings, out=None))
+    digest = hashlib.sha256(command.encode()).hexdigest()[:10]
+    return Path("out/evaluate") / f"{name}-{digest}"
 
 
 def _verdicts(scopes: dict[str, stats.Numbers]) -> list[str]:
@@ -85,10 +92,11 @@ def _counts(found: Evaluation) -> list[str]:
 
 def _terminal(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evaluate) -> Terminal:
     seeds = len(found.seeds)
+    nominal = "nominal: the base policy without disturbance; " if NOMINAL in found.runs else ""
     table = Terminal(
-        title=escape(f"{settings.env}, {wind_of(settings)}: return over {seeds} seed(s)"),
-        caption="nominal: the base policy without disturbance; worst tenth: mean of the worst "
-        "tenth of all episodes; \\[ ]: 95 % bootstrap interval over seeds",
+        title=escape(f"{settings.env}, {wind_of(settings, found)}: return over {seeds} seed(s)"),
+        caption=f"{nominal}worst tenth: mean of the worst tenth of all episodes; "
+        + escape(f"[ ]: {stats.intervals(seeds)}"),
     )
     table.add_column("episodes: policy", no_wrap=True)
     for column in ("mean", "worst tenth", "worst seed"):
@@ -117,7 +125,8 @@ def write(
     console: Console,
 ) -> dict[str, Any]:
     """All files, each whole or not at all."""
-    write_rows(out / "episodes.csv", _episodes(found))
+    write_rows(out / "episodes.csv", _episodes(found.runs, found.seeds))
+    (out / UNFINISHED).unlink(missing_ok=True)
     write_rows(out / "trace.csv", _trace(found))
     write_bytes(out / "evaluation.png", evaluation_page.figure(found, scopes, settings))
     summary = results.write_summary(
@@ -137,7 +146,7 @@ def write(
     return summary
 
 
-def _episodes(found: Evaluation) -> list[dict[str, Any]]:
+def _episodes(all_runs: dict[str, Runs], seeds: tuple[int, ...]) -> list[dict[str, Any]]:
     return [
         {
             "policy": policy,
@@ -148,8 +157,8 @@ def _episodes(found: Evaluation) -> list[dict[str, Any]]:
             "clipped": int(runs.clipped[i, episode]) if policy == ADAPTED else "",
             "M_norm": repr(float(runs.M_norm[i, episode])) if policy == ADAPTED else "",
         }
-        for policy, runs in found.runs.items()
-        for i, seed in enumerate(found.seeds)
+        for policy, runs in all_runs.items()
+        for i, seed in enumerate(seeds)
         for episode in range(runs.returns.shape[1])
     ]
 

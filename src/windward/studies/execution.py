@@ -1,6 +1,5 @@
 """How the runs of a study are done: where, how many at once, or only planned."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Literal
 from rich.console import Console
 
 from windward import checks
+from windward.agents.threads import cores
 from windward.studies import publishing, ray_backend, runner
 from windward.studies.runner import Outcome
 from windward.studies.store import Run
@@ -21,7 +21,7 @@ class Execution:
     runs: Path = Path("out/runs")
     """folder of all runs, of all studies: what one has done the others need not"""
     jobs: int | None = None
-    """runs at once on this machine; one for each core if left out"""
+    """runs at once on this machine; if left out one for each core, as far as the memory goes"""
     backend: Literal["local", "ray"] = "local"
     """where runs are done: in processes here, or as Ray tasks (pip install 'windward[ray]')"""
     address: str | None = None
@@ -35,7 +35,7 @@ class Execution:
     """project of Weights & Biases to which curves go as they come (pip install 'windward[wandb]');
     WANDB_MODE=offline keeps them in --runs until `wandb sync`"""
     train: bool = True
-    """False draws what there is"""
+    """--no-train only draws the report of the runs that exist"""
     dry_run: bool = False
     """print what would be run and what it would cost, and run nothing"""
 
@@ -48,12 +48,22 @@ def execute(runs: Sequence[Run], how: Execution, memory: int, console: Console) 
                 runs, how.runs, console, address=how.address, cpus=how.cpus, memory=memory,
                 retries=how.retries,
             )  # fmt: skip
-        return runner.run_all(runs, how.runs, at_once(how), console)
+        return runner.run_all(runs, how.runs, at_once(how, memory), console)
 
 
-def at_once(how: Execution) -> int:
-    """How many runs share this machine."""
-    return os.cpu_count() or 1 if how.jobs is None else how.jobs
+def at_once(how: Execution, memory: int) -> int:
+    """How many runs share this machine, where each needs so many bytes."""
+    return max(1, min(cores(), free_memory() // memory)) if how.jobs is None else how.jobs
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping; a great many where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 2**62
+    told = dict(line.split(":", 1) for line in lines)
+    return int(told["MemAvailable"].split()[0]) * 1024  # it says kB and means KiB
 
 
 def check(how: Execution) -> None:

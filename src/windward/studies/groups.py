@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.stats
 
 from windward.studies import smoothing, store
 from windward.studies.smoothing import Band
@@ -99,39 +98,16 @@ def iqm_interval(values: np.ndarray, seed: int = 0) -> Interval:
     return Interval(float(band.y[0]), float(band.low[0]), float(band.high[0]))
 
 
-def difference(ours: np.ndarray, theirs: np.ndarray) -> Interval:
-    """The difference of means with Welch's 95 % interval, which a few runs do not make narrow.
-
-    A bootstrap of two or three runs would: it knows no values but theirs. With one run on a side
-    anything is possible.
-    """
-    gap = float(ours.mean() - theirs.mean())
-    if min(len(ours), len(theirs)) < 2:
-        return Interval(gap, -np.inf, np.inf)
-    if np.ptp(ours) == 0 and np.ptp(theirs) == 0:
-        return Interval(gap, gap, gap)
-    low, high = scipy.stats.ttest_ind(ours, theirs, equal_var=False).confidence_interval()
-    return Interval(gap, float(low), float(high))
-
-
-def paired_difference(ours: np.ndarray, theirs: np.ndarray) -> Interval:
-    """The mean difference of pairs with Student's 95 % interval, for runs that met the same."""
-    gaps = ours - theirs
-    gap = float(gaps.mean())
-    if len(gaps) < 2:
-        return Interval(gap, -np.inf, np.inf)
-    if np.ptp(gaps) == 0:
-        return Interval(gap, gap, gap)
-    low, high = scipy.stats.ttest_1samp(gaps, 0.0).confidence_interval()
-    return Interval(gap, float(low), float(high))
-
-
 def score(group: Group, root: Path) -> float | None:
     """By what a group is chosen: the mean return of the last half of its judged runs.
 
-    None if one of them has none: a group is not chosen for the seeds on which it did not fail.
+    None if one of them has none or failed: a group does not win by its surviving seeds, nor by
+    what a run came to before it failed.
     """
-    found = [_last(store.curve(run, root), JUDGED) for run in group.judged]
+    found = [
+        None if store.failed(run, root) else _last(store.curve(run, root), JUDGED)
+        for run in group.judged
+    ]
     there = [each for each in found if each is not None]
     return float(np.mean(there)) if there and len(there) == len(found) else None
 

@@ -31,7 +31,7 @@ from windward.studies.headroom_cases import CASES, EVERY, LINEAR, NOTHING, SIZES
 from windward.studies.headroom_methods import BASE, BEST, METHODS
 from windward.studies.headroom_offline import search
 from windward.studies.headroom_plan import Part
-from windward.studies.headroom_runs import Job, Returns, forget, gather, make_all, stored
+from windward.studies.headroom_runs import Job, Returns, gather, make_all, stored
 from windward.studies.headroom_settings import IDENTITY, Headroom
 from windward.studies.store import commits
 from windward.studies.study_folder import claim, writing
@@ -40,9 +40,7 @@ from windward.studies.study_folder import claim, writing
 def run(settings: Headroom, console: Console) -> dict[str, Any]:
     """Makes what is not there; writes episodes.csv, summary.json and report.html."""
     # The command that makes all of it, also where this call only writes down what there is.
-    command = command_line(
-        "windward run headroom", replace(settings, compute=True, redo=()), Headroom()
-    )
+    command = command_line("windward run headroom", replace(settings, compute=True), Headroom())
     size = SIZES[settings.scale]
     left_out = {name: size[name] for name in size if getattr(settings, name) in (None, ())}
     settings = replace(settings, **left_out)
@@ -54,7 +52,6 @@ def run(settings: Headroom, console: Console) -> dict[str, Any]:
         return {}
     out = claim(settings.out, {name: getattr(settings, name) for name in IDENTITY})
     runs = prepare(settings.runs)
-    forget(settings.redo, runs)
     linear = _linear(settings, [name for name in cases if name in LINEAR], command, console)
     played = [name for name in cases if name in EVERY]
     best = _references(settings, played, console)
@@ -130,7 +127,7 @@ def _checked(settings: Headroom) -> tuple[list[str], list[str]]:
     known = (*EVERY, *LINEAR)
     for name in settings.cases:
         checks.choice("a case", name, known)
-    for name in (*settings.methods, *settings.redo):
+    for name in settings.methods:
         checks.choice("a method", name, tuple(METHODS))
     chosen = settings.methods or tuple(METHODS)
     return list(settings.cases), [name for name in METHODS if name in (BASE, BEST, *chosen)]

@@ -159,5 +159,3 @@ METHODS = {
     "residual-policy": Method(partial(peer, kind=ResidualPolicy), "simulator", SCALES, patience=3),
 }  # fmt: skip
 """by name; `paper` is the paper's update, the last three are peers"""
-
-ADAPTIVE = tuple(name for name in METHODS if name not in (BASE, BEST))

@@ -61,7 +61,7 @@ def show(parts: Sequence[Part], how: Execution, pace: float, console: Console) -
             part.search, f"{seconds / 3600:.2f}",
         )  # fmt: skip
     console.print(table)
-    jobs = execution.at_once(how)
+    jobs = execution.at_once(how, MEMORY)
     where = f"{total / jobs:.2f} hours with {jobs} at once" if how.backend == "local" else "on Ray"
     console.print(
         f"up to {total:.2f} core-hours, by measured speeds and if no episode ends early; {where}; "

@@ -4,11 +4,9 @@ Starts, winds and the policy's own draws follow from seed, episode and step, so 
 compared on the same ones.
 """
 
-import json
-import shutil
 import time
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,7 +24,7 @@ from windward.studies.execution import Execution
 from windward.studies.headroom_cases import EVERY
 from windward.studies.headroom_methods import METHODS, Given
 from windward.studies.loading import load_model, logits_for
-from windward.studies.store import CURVES, SETTINGS, Pace, Run, Task, finished
+from windward.studies.store import CURVES, Pace, Run, Task, finished
 
 KIND = "headroom"
 MEMORY = 2 * 2**30
@@ -135,13 +133,6 @@ def make_all(jobs: Sequence[Job], how: Execution, console: Console) -> None:
     """Makes what is not there yet; a run that fails is told in the end and stops no other."""
     runs = [job.run for job in jobs]
     execution.execute(runs, how, MEMORY, console).raise_for(len(runs), how.runs)
-
-
-def forget(methods: Collection[str], root: Path) -> None:
-    """Deletes all runs of some methods."""
-    for path in root.glob(f"{KIND}-*/{SETTINGS}"):
-        if json.loads(path.read_text())["settings"]["method"] in methods:
-            shutil.rmtree(path.parent)
 
 
 def gather(jobs: list[Job], runs: Path) -> Gathered:

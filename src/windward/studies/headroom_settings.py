@@ -14,35 +14,38 @@ class Headroom:
 
     For each case: the best fixed M is searched for offline, what has to be tuned is tuned on other
     seeds and winds, and then base, best and all methods play the same held-out episodes. Stop it at
-    any moment: the same command goes on, and finished runs are not repeated. Examples:
+    any moment: the same command goes on, and finished runs are not repeated. Example:
 
     windward run headroom --cases pendulum-slow-sine --methods paper counterfactual
 
-    windward run headroom --redo counterfactual    (after changing how it works)
+    After a change of code, runs that are finished are not made again: delete their folders in
+    --runs, or name another folder with --runs.
     """
 
     scale: Scale = "laptop"
     """paper: all cases with 4 seeds, a day; laptop: some of them; smoke: for tests"""
     cases: tuple[str, ...] = ()
-    """which, or those of the scale: pendulum-slow-sine, inverted-pendulum-force, hopper-mass,
-    pendulum-calm, linear-10x5 ...; a wrong name lists them"""
+    """names of the cases to run; those of --scale if left out. `windward run headroom --scale paper
+    --dry-run` lists all names"""
     methods: tuple[str, ...] = ()
-    """which beside base and best, or all: paper, counterfactual, learned, observer ...; a wrong
-    name lists them"""
+    """methods to compare with base and best; all if left out: paper, residual, regression,
+    quadratic, response, critic, pd1, advantage, counterfactual, heavy, light, learned, observer,
+    l1, residual-policy"""
     seeds: int | None = None
-    """how many held-out seeds; by the scale if left out"""
+    """how many held-out seeds each method plays; as many as --scale says if left out"""
     first_seed: int = 100
-    """the first of them; those below 100 serve for tuning"""
+    """the first held-out seed; seeds below 100 are for tuning"""
     episodes: int | None = None
     """episodes of each seed, over which a method learns; if left out 20 for Pendulum, 15 for
     InvertedPendulum ..., 50 where there is nothing to gain, and 3 times as many for methods that
     have no simulator given"""
     last: int = 10
-    """final episodes that count, where there is something to gain"""
+    """how many final episodes of each seed are scored, in cases with something to gain"""
     generations: int = 60
-    """of the search for a best fixed M that is not in `best` yet"""
+    """generations of the search for the best fixed M of a case, if --best does not have it yet"""
     first_step: float = 0.3
-    """of that search, in actions scaled to [-1, 1]; less where small corrections are felt"""
+    """initial step size of the search for the best M, in scaled actions (from -1 to 1); take a
+    smaller one where small corrections already matter"""
     max_steps: int | None = None
     """steps of an episode at most; the environment's own limit if left out"""
     processes: int = 1
@@ -51,17 +54,16 @@ class Headroom:
     """where runs are done: in processes here, or as Ray tasks (pip install 'windward[ray]'); the
     search for a best fixed M is always done here"""
     address: str | None = None
-    """of a Ray cluster, HOST:PORT or auto; --runs must then be a folder that all nodes share"""
+    """address of a Ray cluster, HOST:PORT or auto; --runs must then be a folder that all nodes
+    share"""
     cpus: float = 1.0
     """cores that Ray sets aside for a run"""
     retries: int = 3
     """how often Ray begins a run again when its worker or node dies"""
     wandb: str | None = None
     """project of Weights & Biases to which returns go (pip install 'windward[wandb]')"""
-    redo: tuple[str, ...] = ()
-    """methods whose runs and tuning are thrown away and made again"""
     compute: bool = True
-    """False makes table and page of what there is"""
+    """--no-compute only makes the table and page of the runs that exist"""
     dry_run: bool = False
     """print what would be run and what it would cost, and run nothing"""
     runs: Path = Path("out/headroom")

@@ -17,6 +17,7 @@ from rich.console import Console
 
 import windward as ww
 from windward import checks
+from windward.atomic import replacing
 from windward.core.algorithm import Algorithm
 from windward.linear import disturbances
 from windward.studies import computed, lds_report
@@ -156,7 +157,8 @@ def perform(task: Task) -> Pace:
         )  # fmt: skip
         cost = run.cost.reshape(len(periods), len(seeds), T)
     task.check()
-    np.save(task.folder / COSTS, cost[shown], allow_pickle=False)
+    with replacing(task.folder / COSTS) as file:
+        np.save(file, cost[shown], allow_pickle=False)
     last = cost[..., T - s["last"] :].astype(float).mean(-1)
     found = {"hyper": hyper, "on_edge": on_edge, "last": last.tolist()}
     computed.leave(task, found, cost[shown])

@@ -19,6 +19,7 @@ from rich.console import Console
 
 import windward as ww
 from windward import checks
+from windward.atomic import replacing
 from windward.core.algorithm import Algorithm
 from windward.core.projections import frobenius_ball
 from windward.studies import computed, lds_high_report
@@ -133,7 +134,8 @@ def perform(task: Task) -> Pace:
     }  # fmt: skip
     task.check()
     shown = cost[len(winds) // 2]  # in the wind of the figure
-    np.save(task.folder / BINNED, computed.binned(shown)[1], allow_pickle=False)
+    with replacing(task.folder / BINNED) as file:
+        np.save(file, computed.binned(shown)[1], allow_pickle=False)
     computed.leave(task, found, cost)
     return Pace(T, time.process_time() - began)
 

@@ -1,8 +1,9 @@
 """`learning`: learning curves of D4PG, the paper's base agent, with SBX's DDPG beside it.
 
 The final return of a run is the mean of the last 10 % of its evaluations, each of them the mean of
-some episodes without noise. D4PG's runs go on where they were stopped; SBX's begin again, unless
-the curve in `out` is finished: other settings want another `out`.
+some episodes without noise. A run lies in a folder of its own in `runs`, with the settings that it
+was made with; `out` has a copy of its curve. D4PG's runs go on where they were stopped, SBX's begin
+again.
 """
 
 import json
@@ -23,18 +24,24 @@ from rich.console import Console
 from windward import checks, files
 from windward.agents import D4PG
 from windward.agents import Settings as AgentSettings
-from windward.agents.checkpoints import AGENT, settings_in
+from windward.agents.checkpoints import AGENT, plain, refuse_other
 from windward.agents.threads import one_core_each
-from windward.atomic import prepare, write_rows
+from windward.atomic import prepare, write_rows, write_text
 from windward.studies import results
 from windward.studies.commands import command_line
 from windward.studies.curves import Curve, Job, draw, read, summarise, table
+from windward.studies.locks import Lock
+from windward.studies.sbx_ddpg import TASK
+from windward.studies.store import CURVES
+from windward.studies.study_folder import claim, writing
 
 STEPS = {"InvertedPendulum-v5": 50_000, "Pendulum-v1": 50_000}
 """steps of the short runs; all others take LONG"""
 LONG = 1_000_000
 METHODS = {"D4PG": "d4pg", "SBX DDPG": "sbx-ddpg"}
 """the methods, and what their files are called"""
+IDENTITY = ("steps", "eval_every", "eval_episodes", "settings")
+"""settings that may not change under one --out; more environments and seeds may come"""
 
 
 @dataclass(frozen=True)
@@ -57,11 +64,11 @@ class Learning:
     eval_episodes: int = 10
     """episodes of an evaluation, without noise"""
     train: bool = True
-    """False draws what there is"""
+    """--no-train only draws the runs that exist"""
     runs: Path = Path("out/train")
-    """folder of D4PG's runs, named as `windward train` does, with checkpoints; large"""
+    """folder of all runs; D4PG's are named as `windward train` does, with checkpoints, and large"""
     out: Path = Path("out/studies/learning")
-    """folder for a curve of each run, summary.json and learning.png"""
+    """folder for a curve of each run, summary.json, learning.png and learning.pdf"""
     settings: AgentSettings = field(default_factory=AgentSettings)
 
 
@@ -90,36 +97,52 @@ def _file(job: Job, study: Learning) -> Path:
     return study.out / f"{job.env.replace('/', '-')}-{METHODS[job.method]}-{job.seed}.csv"
 
 
-def gather(job: Job, study: Learning) -> Curve:
-    """What there is of a run; if D4PG's own folder has it, it is copied from there to `out`."""
-    kept, own = _file(job, study), run_folder(study.runs, job.env, job.seed) / "curves.csv"
+def _folder(job: Job, study: Learning) -> Path:
+    """Where a run lies, of whichever method."""
+    folder = run_folder(study.runs, job.env, job.seed)
+    return folder if job.method == "D4PG" else folder.with_name(f"{folder.name}-sbx-ddpg")
+
+
+def _evaluation(job: Job, study: Learning) -> dict[str, int]:
+    return {"eval_every": job.eval_every, "eval_episodes": study.eval_episodes}
+
+
+def _made(job: Job, study: Learning) -> Curve:
+    """As far as a run is in its folder; one made otherwise than the summary will say is refused."""
+    folder = _folder(job, study)
     # A run may have gone on for longer; environments side by side end a little after `steps`.
-    beyond = study.settings.num_envs
-    if job.method != "D4PG" or not own.exists():
-        return read(kept, job, beyond)
-    curve = read(own, job, beyond)
+    curve = read(folder / CURVES, job, beyond=study.settings.num_envs)
     if curve.rows:
-        _check_settings(own.with_name("best.npz"), study.settings)
-        write_rows(kept, curve.rows)
+        header = _header(folder / ("best.npz" if job.method == "D4PG" else TASK))
+        refuse_other(folder, header, study.settings, job.seed, _evaluation(job, study))
     return curve
 
 
-def _check_settings(path: Path, wanted: AgentSettings) -> None:
-    """Refuses a run made otherwise than the summary will say; `learn` would, a drawing must."""
-    found = settings_in(files.read(path, AGENT)[1])
-    changed = [name for name, value in found.items() if value != getattr(wanted, name, value)]
-    if changed:
-        raise ValueError(
-            f"{path.parent} holds a run with other settings ({', '.join(changed)}): give the same "
-            "ones, or another folder with --runs"
-        )
+def _header(path: Path) -> dict[str, Any]:
+    """What a run was made with."""
+    if path.name != TASK:
+        return files.read(path, AGENT)[1]
+    try:
+        task: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is damaged ({error}): delete {path.parent}") from error
+    return task
+
+
+def gather(job: Job, study: Learning) -> Curve:
+    """What there is of a run, copied to `out`; the copy alone, if its folder is not here."""
+    curve, copy = _made(job, study), _file(job, study)
+    if not curve.rows:
+        return read(copy, job, beyond=study.settings.num_envs)
+    write_rows(copy, curve.rows)
+    return curve
 
 
 def _train_d4pg(job: Job, study: Learning) -> None:
     D4PG(job.env, seed=job.seed, **vars(study.settings)).learn(
         job.steps,
         progress_bar=True,
-        out=run_folder(study.runs, job.env, job.seed),
+        out=_folder(job, study),
         eval_every=job.eval_every,
         eval_episodes=study.eval_episodes,
     )
@@ -127,18 +150,18 @@ def _train_d4pg(job: Job, study: Learning) -> None:
 
 def _train_sbx(job: Job, study: Learning, environ: dict[str, str]) -> None:
     expected = list(range(job.eval_every, job.steps + 1, job.eval_every))
-    if [int(row["steps"]) for row in gather(job, study).rows] == expected:
+    if [int(row["steps"]) for row in _made(job, study).rows] == expected:
         return
     task = {
         "env": job.env,
         "seed": job.seed,
         "steps": job.steps,
-        "eval_every": job.eval_every,
-        "eval_episodes": study.eval_episodes,
-        "settings": asdict(study.settings),
-        "out": str(_file(job, study)),
+        "settings": plain(study.settings),
+        "evaluation": _evaluation(job, study),
     }
-    command = [sys.executable, "-m", "windward.studies.sbx_ddpg", json.dumps(task)]
+    folder = _folder(job, study)
+    write_text(folder / TASK, json.dumps(task, indent=1) + "\n")
+    command = [sys.executable, "-m", "windward.studies.sbx_ddpg", str(folder)]
     if subprocess.run(command, env=environ, check=False).returncode:
         raise ValueError(
             f"SBX's DDPG did not finish on {job.env}; what it said is above. --sbx-seeds 0 leaves "
@@ -160,11 +183,12 @@ def _train_all(every: list[Job], study: Learning, console: Console) -> None:
             f"{job.steps} steps",
             highlight=False,
         )
-        if job.method == "D4PG":
-            _train_d4pg(job, study)
-        else:
-            _train_sbx(job, study, environ)
-        gather(job, study)
+        with Lock(prepare(_folder(job, study))):
+            if job.method == "D4PG":
+                _train_d4pg(job, study)
+            else:
+                _train_sbx(job, study, environ)
+            gather(job, study)
 
 
 def _check(study: Learning) -> None:
@@ -185,10 +209,11 @@ def _check(study: Learning) -> None:
 
 
 def run(study: Learning, console: Console) -> dict[str, Any]:
-    """Trains what is not finished; writes each run's curve, summary.json and learning.png."""
+    """Trains what is not finished; writes each run's curve, summary.json and the figure."""
     _check(study)
     every = list(jobs(study))
-    out = prepare(study.out)
+    chosen = asdict(study)
+    out = claim(study.out, {name: chosen[name] for name in IDENTITY})
     if study.train:
         _train_all(every, study, console)
     curves = [gather(job, study) for job in every]
@@ -199,14 +224,16 @@ def run(study: Learning, console: Console) -> dict[str, Any]:
         )
     groups = [list(same) for _, same in groupby(curves, lambda curve: curve.job[:2])]
     summaries = [summarise(group) for group in groups]
-    draw(groups, out / "learning.png")
+    peers = ("sbx-rl", "stable-baselines3") if find_spec("sbx") else ()
+    with writing(out):
+        draw(groups, out, "learning")
+        written = results.write_summary(
+            out / "summary.json",
+            command_line("windward run learning", study, Learning()),
+            study,
+            peers={name: version(name) for name in peers},
+            curves=summaries,
+        )
     console.print(table(summaries, study.eval_episodes))
     console.print(f"figure: {out / 'learning.png'}   raw results: {out}")
-    peers = ("sbx-rl", "stable-baselines3") if find_spec("sbx") else ()
-    return results.write_summary(
-        out / "summary.json",
-        command_line("windward run learning", study, Learning()),
-        study,
-        peers={name: version(name) for name in peers},
-        curves=summaries,
-    )
+    return written

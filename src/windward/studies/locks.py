@@ -2,8 +2,9 @@
 
 A lock is a file that names its owner by host, process and the time at which that process began, as
 numbers of processes are used again. On the same host a lock whose owner is gone is taken over at
-once. What runs on another host cannot be seen from here: owners touch their lock every few
-seconds, and one that was not touched for a while is taken over. No two clocks are compared.
+once. What runs on another host, or in another container, cannot be seen from here: owners touch
+their lock every few seconds, and one that was not touched for a while is taken over. No two clocks
+are compared.
 """
 
 import json
@@ -32,6 +33,8 @@ class Owner:
     """A process, told from all others, and one hold of it."""
 
     host: str
+    space: str
+    """in which processes see each other: containers may share a host's name and see none of it"""
     pid: int
     started: str
     hold: str
@@ -41,13 +44,21 @@ class Owner:
 
     @property
     def here(self) -> bool:
-        """Whether it is, or was, on this host."""
-        return self.host == socket.gethostname()
+        """Whether it is, or was, where this process could see it."""
+        return (self.host, self.space) == (socket.gethostname(), space())
 
     @property
     def gone(self) -> bool:
         """Whether it was here and is no more."""
         return self.here and started(self.pid) != self.started
+
+
+def space() -> str:
+    """The namespace of processes that this one lives in; "" where the system has none."""
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
 
 
 def started(pid: int) -> str | None:
@@ -75,10 +86,10 @@ def started(pid: int) -> str | None:
 @contextmanager
 def guard(folder: Path) -> Iterator[None]:
     """Keeps all others out for a moment; ended by the system if this process dies."""
-    import fcntl  # not on every system, and those who run no study do without
-
     with (folder / ".guard").open("w") as file:
-        with suppress(OSError):  # a filesystem without such locks: then on good luck
+        with suppress(ImportError, OSError):  # a system without such locks: then on good luck
+            import fcntl
+
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -99,18 +110,19 @@ class Lock:
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
         began = started(os.getpid()) or ""
-        self.owner = Owner(socket.gethostname(), os.getpid(), began, uuid.uuid4().hex)
+        self.owner = Owner(socket.gethostname(), space(), os.getpid(), began, uuid.uuid4().hex)
         self._over = threading.Event()
         self._beats: threading.Thread | None = None
 
     def holder(self) -> Owner | None:
-        """Who has it according to the file; None if nobody, or one who is gone."""
+        """Who has it according to the file; None if nobody, or one who is gone.
+
+        A file that is there and cannot be read raises: nobody knows whether it is held.
+        """
         try:
             owner = Owner(**json.loads(self.path.read_text()))
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, TypeError):  # a file of no meaning holds nothing
-            return None
+        except (FileNotFoundError, NotADirectoryError, ValueError, TypeError):
+            return None  # a file of no meaning holds nothing
         return None if owner.gone else owner
 
     def take(self) -> Owner | None:
@@ -124,6 +136,11 @@ class Lock:
         self._beats = threading.Thread(target=self._beat, daemon=True)
         self._beats.start()
         return None
+
+    def take_over(self) -> Owner | None:
+        """`take`; an owner that cannot be seen from here is listened for first."""
+        owner = self.take()
+        return self.take_when_silent(owner) if owner is not None and not owner.here else owner
 
     def take_when_silent(self, owner: Owner) -> Owner | None:
         """`take`, once an owner on another host has not been heard of for a while.
@@ -148,8 +165,8 @@ class Lock:
 
     def _beat(self) -> None:
         while not self._over.wait(BEAT):
-            if self.ours:
-                with suppress(OSError):
+            with suppress(OSError):  # perhaps it can be read again at the next beat
+                if self.ours:
                     os.utime(self.path)
 
     @property
@@ -168,7 +185,7 @@ class Lock:
                 self.path.unlink(missing_ok=True)
 
     def __enter__(self) -> "Lock":
-        owner = self.take()
+        owner = self.take_over()
         if owner is not None:
             raise ValueError(f"{self.path.parent} is held by {owner}: wait for it, or end it")
         return self

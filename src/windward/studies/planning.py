@@ -117,7 +117,7 @@ def show(groups: Sequence[Group], size: Size, how: Execution, study: str, consol
             f"{done} of {len(every)}", f"{rate:.0f}", f"{mine:.1f}",
         )  # fmt: skip
     console.print(table)
-    jobs = execution.at_once(how)
+    jobs = execution.at_once(how, max(1, largest))
     if not size.all_groups and any(group.judged for group in groups):
         console.print("of each method only the group that does best on the first is shown; hours "
                       "are shared out evenly")  # fmt: skip

@@ -42,14 +42,16 @@ def run_all(
 ) -> Outcome:
     """Does all runs that are not finished; each is a task with so many cores and bytes."""
     outcome = Outcome()
+    root = prepare(root).resolve()
+    todo = [run for run in unique(runs) if finished(run, root) is None]
+    if not todo:
+        return outcome
     with connected(address) as ray:
-        root = prepare(root).resolve()
-        todo = [run for run in unique(runs) if finished(run, root) is None]
         probe = root / f".probe-{uuid.uuid4().hex}"
         probe.touch()
         try:
             with Watch(todo, root, console) as watch:
-                if todo and not any(_fits(node, cpus, memory) for node in ray.nodes()):
+                if not any(_fits(node, cpus, memory) for node in ray.nodes()):
                     watch.say(
                         f"no node of the cluster has {cpus:g} core(s) and {memory / 2**30:.1f} GiB "
                         "to give: runs wait until one joins"

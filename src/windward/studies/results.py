@@ -2,8 +2,10 @@
 
 import json
 import platform
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -34,5 +36,19 @@ def write_summary(path: Path, command: str, settings: Any, **content: Any) -> di
         "commit": commit(),
         **content,
     }
-    write_text(path, json.dumps(summary, indent=1, default=str) + "\n")
+    summary = {name: finite(each) for name, each in summary.items()}
+    write_text(path, json.dumps(summary, indent=1, default=str, allow_nan=False) + "\n")
     return summary
+
+
+def finite(tree: Any) -> Any:
+    """With null in place of numbers that JSON does not have.
+
+    >>> finite({"mean": 0.5, "worst": [float("-inf"), 1]})
+    {'mean': 0.5, 'worst': [None, 1]}
+    """
+    if isinstance(tree, Mapping):
+        return {name: finite(each) for name, each in tree.items()}
+    if isinstance(tree, list | tuple):
+        return [finite(each) for each in tree]
+    return None if isinstance(tree, float) and not isfinite(tree) else tree

@@ -43,7 +43,7 @@ class RobustTraining:
     seeds: int | None = None
     """runs of each group that are shown"""
     tune_seeds: int | None = None
-    """other runs of each group, by which the best sigma is chosen"""
+    """other runs of each group, used only to choose the best sigma"""
     steps: int | None = None
     """environment steps of a run; more of them go on from where fewer ended"""
     tune_steps: int | None = None
@@ -59,9 +59,11 @@ class RobustTraining:
     sigmas: tuple[float, ...] = (0.15, 0.2, 0.25)
     """exploration noise of MF-GPC"""
     drop_worst: int = 0
-    """lowest runs of each group that figures leave out, as one of the paper's does; tables never"""
+    """leave the N lowest runs of each group out of the averaged curves, as one of the paper's
+    figures does; tables have all"""
     out: Path | None = None
-    """folder for the page, figures, curves and summary; out/studies/STUDY-SCALE if left out"""
+    """folder for the page, figures, curves and summary; if left out out/studies/STUDY-SCALE, of a
+    search out/tune/STUDY-SCALE"""
     agent: AgentSettings = field(default_factory=AgentSettings)
     how: Execution = field(default_factory=Execution)
 

@@ -21,6 +21,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from threadpoolctl import threadpool_limits
 
 from windward.agents.threads import cores, one_core_each
 from windward.atomic import prepare
@@ -45,9 +46,9 @@ class Outcome:
             return
         lines = [f"{name}: {reason}" for name, reason in self.failed.items()]
         what = f"{len(self.failed)} of {total} runs failed"
-        told = f"{what}; the others are finished, and the same command tries these again"
+        told = f"{what}; the others are finished. Run the same command to try these again"
         if len(self.failed) >= total:
-            told = f"all {what}; the same command tries them again"
+            told = f"all {what}. Run the same command to try them again"
         raise ValueError(
             f"{told} (details in {ERROR} of each folder in {root}):\n  " + "\n  ".join(lines)
         )
@@ -112,10 +113,12 @@ class Watch:
             self._bar.update(self._task, completed=steps, done=self._ended)
 
     def ended(self, run: Run, failure: str | None) -> None:
-        """A run is done, or failed."""
+        """A run is done, or failed; a log file, which shows no bar, is told of both."""
         self._ended += 1
         if failure is not None:
             self.say(f"failed: {run.name}: {failure}")
+        elif not self._console.is_terminal:
+            self.say(f"finished {self._ended} of {len(self._runs)} runs: {run.name}")
 
     def say(self, text: str) -> None:
         """A line."""
@@ -142,7 +145,7 @@ class _Queue:
             self._waiting.append(run)
             if not self._told:
                 self._told = True
-                self._watch.say(f"{owner} is at {run.name}: waiting for what it does")
+                self._watch.say(f"{run.name} is being done by {owner}: waiting for it")
         return None
 
     def back(self, run: Run) -> None:
@@ -173,6 +176,7 @@ def work(pipe: Connection, share: int) -> None:
     `share` are the cores that it may use.
     """
     os.environ["OMP_NUM_THREADS"] = str(share)
+    threadpool_limits(share, "blas")  # which was loaded before and reads it no more
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     one_core_each()

@@ -18,7 +18,9 @@ from windward.agents.checkpoints import settings_in
 from windward.agents.progress import Progress
 from windward.agents.training import seed_of
 from windward.atomic import write_rows
+from windward.studies.store import CURVES
 
+TASK = "task.json"
 SHOWN_EVERY = 200  # steps between looks at the progress bar
 
 
@@ -104,12 +106,14 @@ def train(
         model.learn(steps, callback=each_step)
 
 
-def main(task: str) -> None:
-    """Runs what a JSON object of `train`'s arguments asks for."""
-    asked = json.loads(task)
-    settings = Settings(**settings_in(asked))
-    train(**asked | {"settings": settings, "out": Path(asked["out"])})
+def main(folder: Path) -> None:
+    """Makes the run that task.json in a folder asks for; its curve goes there too."""
+    asked = json.loads((folder / TASK).read_text())
+    train(
+        asked["env"], asked["seed"], asked["steps"], settings=Settings(**settings_in(asked)),
+        out=folder / CURVES, **asked["evaluation"],
+    )  # fmt: skip
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(Path(sys.argv[1]))

@@ -116,6 +116,11 @@ def finished(run: Run, root: Path) -> Done | None:
     return done if done.goal >= run.goal else None
 
 
+def failed(run: Run, root: Path) -> bool:
+    """Whether it ended with an error, and was not finished since."""
+    return (run.folder(root) / ERROR).exists() and finished(run, root) is None
+
+
 def holder(run: Run, root: Path) -> Owner | None:
     """Who works on it now."""
     return Lock(run.folder(root)).holder()
@@ -157,9 +162,7 @@ def perform(run: Run, root: Path) -> Owner | None:
         folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder)
     with speaking_of(folder):
-        owner = lock.take()
-        if owner is not None and not owner.here:
-            owner = lock.take_when_silent(owner)
+        owner = lock.take_over()
     if owner is not None:
         return owner
     try:

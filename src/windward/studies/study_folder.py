@@ -13,8 +13,14 @@ from windward.studies.store import speaking_of
 STUDY = "study.json"
 
 
+RESULTS = "summary.json"
+
+
 def claim(out: Path, identity: dict[str, Any]) -> Path:
-    """Makes the folder for these settings, or refuses one that holds results of others."""
+    """Makes the folder for these settings, or refuses one that holds results of others.
+
+    A setting that did not exist when the results were made is not held against them.
+    """
     prepare(out)
     ours = json.loads(json.dumps(identity, default=str))
     path = out / STUDY
@@ -28,17 +34,17 @@ def claim(out: Path, identity: dict[str, Any]) -> Path:
             raise ValueError(f"{path} is damaged ({error}): delete it") from error
     changed = list(_changes("", theirs, ours))
     if changed:
+        holds = "holds results with" if (out / RESULTS).exists() else "was begun with"
         raise ValueError(
-            f"{out} holds results with other settings ({'; '.join(changed)}): give another --out, "
-            "or delete it"
+            f"{out} {holds} other settings ({'; '.join(changed)}): give another --out, or delete it"
         )
     return out
 
 
 def _changes(prefix: str, theirs: Any, ours: Any) -> Iterator[str]:
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        for name in {**theirs, **ours}:
-            yield from _changes(name, theirs.get(name), ours.get(name))
+        for name in theirs:
+            yield from _changes(name, theirs[name], ours.get(name))
     elif theirs != ours:
         yield f"{prefix} was {theirs}, now {ours}"
 

@@ -13,7 +13,7 @@ from windward.studies.groups import Drawing, Group, Numbers, Raw
 from windward.studies.report import Chart, Curve, Section, Table, Text
 from windward.studies.scales import Size
 from windward.studies.smoothing import Band
-from windward.studies.statistics import Interval
+from windward.studies.statistics import FEW, TOO_NARROW, Interval
 from windward.studies.training_figures import CHOOSING
 from windward.studies.trainings import BASELINE
 
@@ -24,8 +24,6 @@ COLUMNS = {
     "clipped": ("Share of actions that were clipped", "share"),
 }
 """columns of the curves that have a chart of their own, where a run has them: title, y axis"""
-FEW = 10
-"""seeds below which a bootstrap interval is too narrow"""
 
 
 class Found(NamedTuple):
@@ -229,7 +227,7 @@ class Page:
         if any(len(set(each.reached)) > 1 for each in self.told.values()):
             note = f"{self.counts.capitalize()}: the fewest of any seed. {note}"
         if all(len(each.there) < FEW for each in self.told.values()):
-            note += f", which is too narrow with fewer than {FEW}"
+            note += f", {TOO_NARROW}"
         return Table("Final return", columns, rows, f"{note}.")
 
     def _choice(self) -> list[Section]:

@@ -17,7 +17,7 @@ from windward.studies import results, store, training_figures
 from windward.studies.commands import commit
 from windward.studies.groups import Group, Numbers
 from windward.studies.scales import SMOKE
-from windward.studies.statistics import Interval
+from windward.studies.statistics import Interval, difference, paired_difference
 from windward.studies.study_folder import writing
 from windward.studies.training_page import COLUMNS, Found, Page, counted, drawn_of, span
 from windward.studies.trainings import BASELINE
@@ -153,7 +153,7 @@ def _against(group: Group, base: Group, told: Mapping[str, Numbers], paired: boo
         )
     if paired and (one.seeds != two.seeds or min(len(ours), len(theirs)) < len(one.seeds)):
         return f"{group.name} against {base.name}: not yet to be compared, runs are missing."
-    gap = (grouping.paired_difference if paired else grouping.difference)(ours, theirs)
+    gap = (paired_difference if paired else difference)(ours, theirs)
     word = "No difference that these runs can tell"
     if gap.low > 0:
         word = "Higher"

@@ -5,7 +5,6 @@ study, so that a search that was stopped goes on, and its seeds are its own: nei
 choose the sigma of a study nor those that are shown.
 """
 
-import json
 import warnings
 from dataclasses import asdict, dataclass, replace
 from math import isfinite
@@ -16,27 +15,26 @@ import numpy as np
 import tyro
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from windward import checks
 from windward.agents import Settings as AgentSettings
 from windward.agents.threads import one_core_each
-from windward.atomic import prepare, write_text
-from windward.studies import groups, planning, robust_training, store
+from windward.atomic import prepare
+from windward.studies import groups, planning, robust_training, store, tune_report
 from windward.studies.catalogue import ENTRIES, Trained
-from windward.studies.commands import command_line, commit
+from windward.studies.commands import command_line
 from windward.studies.conducting import size_of
+from windward.studies.execution import Execution
 from windward.studies.ray_backend import connected
-from windward.studies.results import versions
 from windward.studies.robust_training import RobustTraining
+from windward.studies.runner import why
 from windward.studies.scales import Size
 from windward.studies.store import Run
+from windward.studies.study_folder import claim
 from windward.studies.trainings import training
 
 FIRST = 1000
 """the first seed of a search"""
-SHOWN = 10
-"""points in the table"""
 
 
 @tyro.conf.configure(tyro.conf.CascadeSubcommandArgs)
@@ -58,7 +56,7 @@ class Tune:
     sigma_range: tuple[float, float] = (0.05, 0.4)
     """between which sigma is drawn"""
     search_seed: int = 0
-    """of the points"""
+    """random seed that draws the points"""
 
 
 def rungs(steps: int, segment: int, eval_every: int) -> list[int]:
@@ -114,7 +112,7 @@ def space(tuning: Tune) -> dict[str, tuple[float, float]]:
 
 
 def run(tuning: Tune, console: Console) -> dict[str, Any]:
-    """Searches, prints the best points, and writes tune.json."""
+    """Searches, prints the best points, and writes summary.json and a page."""
     entry = ENTRIES[tuning.study.study]
     # A search is always Ray's, so that an address needs no --backend.
     how = replace(tuning.study.how, backend="ray")
@@ -130,8 +128,10 @@ def run(tuning: Tune, console: Console) -> dict[str, Any]:
     if how.dry_run:
         _plan(tuning, example, steps, console)
         return {}
+    plain = asdict(replace(settings, how=Execution(), out=None))
+    searched = {name: each for name, each in asdict(tuning).items() if name != "study"}
     out = settings.out or Path("out/tune") / f"{entry.name}-{settings.scale}"
-    prepare(out)
+    claim(out, plain | searched)
     root = prepare(settings.how.runs).resolve()
 
     def trial(point: dict[str, float]) -> None:
@@ -139,28 +139,27 @@ def run(tuning: Tune, console: Console) -> dict[str, Any]:
 
         one_core_each()
         for rung, count in enumerate(steps, 1):
-            score = judge(settings, size, point, seeds, count, root)
-            tune.report({"score": score, "steps": count, "rung": rung})
+            told = {"steps": count, "rung": rung}
+            try:
+                score = judge(settings, size, point, seeds, count, root)
+            except Exception as error:  # Ray would begin it again, but it would fail again
+                tune.report({**told, "score": np.nan, "failed": why(error)})
+                return
+            tune.report({**told, "score": score})
 
     with connected(settings.how.address):
         found = _search(
             trial, tuning, len(steps), settings.how.cpus, planning.memory(example), out, console
         )
     rows = sorted(found, key=lambda row: (-row["steps"], -row["score"]))
-    best = rows[0]
-    command = study_with(tuning.study, best)
-    summary = {
-        "study": entry.name, "points": rows, "best": best, "command": command,
-        "settings": asdict(settings.agent), "size": asdict(size), "commit": commit(),
-        "seeds": list(range(FIRST, FIRST + seeds)), "rungs": steps, "space": space(tuning),
-        "versions": versions(),
-    }  # fmt: skip
-    write_text(out / "tune.json", json.dumps(summary, indent=1, allow_nan=False) + "\n")
-    console.print(_table(rows, entry.name))
-    console.print("the baseline was not searched: its sigma is chosen from --base-sigmas")
-    console.print(f"as a study, on other seeds: {escape(command)}", highlight=False, soft_wrap=True)
-    console.print(f"all points: {out / 'tune.json'}", highlight=False, soft_wrap=True)
-    return summary
+    return tune_report.write(
+        out, entry.name, rows, command=command_line(
+            f"windward tune {entry.name}", tuning, Tune(entry.default)
+        ),
+        settings=tuning.study, study=study_with(tuning.study, rows[0]), console=console,
+        size=asdict(size), search_seeds=list(range(FIRST, FIRST + seeds)), rungs=steps,
+        space=space(tuning),
+    )  # fmt: skip
 
 
 def study_with(study: RobustTraining, point: dict[str, float]) -> str:
@@ -223,9 +222,11 @@ def _search(
     results = tuner.fit()
     every = [results[i] for i in range(len(results))]
     for each in every:
-        if each.error is not None:
-            told = str(each.error).strip().splitlines() or [repr(each.error)]
-            console.print(f"a point failed: {escape(told[-1])}", highlight=False)
+        told = (each.metrics or {}).get("failed")
+        if each.error is not None:  # its worker or node was lost too often
+            told = (str(each.error).strip().splitlines() or [repr(each.error)])[-1]
+        if told is not None:
+            console.print(f"a point failed: {escape(told)}", highlight=False)
     found = [
         {**each.config, "score": each.metrics["score"], "steps": each.metrics["steps"]}
         for each in every
@@ -234,16 +235,6 @@ def _search(
     if not found:
         raise ValueError("every point failed; what the first said is above")
     return found
-
-
-def _table(rows: list[dict[str, Any]], name: str) -> Table:
-    table = Table(title=f"{name}: the best points", caption="score: mean return of the last half")
-    for column in ("sigma", "eta", "weight_decay", "steps", "score"):
-        table.add_column(column, justify="right")
-    for row in rows[:SHOWN]:
-        numbers = [f"{row[column]:.3g}" for column in ("sigma", "eta", "weight_decay")]
-        table.add_row(*numbers, f"{row['steps']:,}", f"{row['score']:.1f}")
-    return table
 
 
 def _check(tuning: Tune) -> None:
@@ -256,6 +247,16 @@ def _check(tuning: Tune) -> None:
         raise ValueError("--wandb is for `windward run`: a search sends nothing there")
     if not tuning.study.how.train:
         raise ValueError("a search trains: --no-train is for studies")
+    if tuning.study.sigmas != ENTRIES[tuning.study.study].default.sigmas:
+        raise ValueError(
+            f"--sigmas {tuning.study.sigmas} says nothing to a search: it draws sigma from "
+            "--sigma-range"
+        )
+    if tuning.study.how.jobs is not None:
+        raise ValueError(
+            f"--jobs {tuning.study.how.jobs} says nothing to a search: Ray does as many runs at "
+            "once as it has cores for; see --cpus"
+        )
     low, high = tuning.sigma_range
     if not 0 < low < high:
         raise ValueError(f"sigma_range must be two numbers, 0 < low < high; got {low} and {high}")
