@@ -13,12 +13,12 @@ from rich.console import Console
 
 import windward as ww
 from windward.linear import disturbances
-from windward.studies import lds
-from windward.studies.evaluation_numbers import text
-from windward.studies.execution import Execution
-from windward.studies.headroom_cases import CASES
-from windward.studies.lds import double_integrator
-from windward.studies.statistics import Interval
+from windward.studies.evaluation.numbers import text
+from windward.studies.headroom.cases import CASES
+from windward.studies.linear import lds
+from windward.studies.linear.lds import double_integrator
+from windward.studies.pages.statistics import Interval
+from windward.studies.runs.execution import Execution
 
 ROOT = Path(__file__).parents[1]
 

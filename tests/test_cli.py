@@ -12,10 +12,10 @@ import pytest
 from windward import envs
 from windward.agents import D4PG
 from windward.cli import STUDIES, main
-from windward.studies import evaluation_report
-from windward.studies.evaluation import Evaluate
-from windward.studies.headroom_methods import BASE, BEST, METHODS
-from windward.studies.locks import Lock
+from windward.studies.evaluation import report as evaluation_report
+from windward.studies.evaluation.evaluate import Evaluate
+from windward.studies.headroom.methods import BASE, BEST, METHODS
+from windward.studies.runs.locks import Lock
 
 
 @pytest.mark.parametrize(

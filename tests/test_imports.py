@@ -2,7 +2,8 @@
 
 types, checks, figures, atomic, files < core < linear, envs, bases < adapt < agents < studies <
 bench < cli. A module may import from layers before its own and from its own part; linear, envs and
-bases do not know each other.
+bases do not know each other. Within studies it is
+runs < pages < evaluation < linear, training, learning < headroom.
 The top-level ``windward/__init__.py`` gathers public names and is exempt; to import it is to import
 all that it gathers, so only layers after those may.
 """
@@ -23,7 +24,15 @@ LAYERS = [
     {"bench"},
     {"cli", "__main__"},
 ]
+STUDIES = [
+    {"runs"},
+    {"pages"},
+    {"evaluation"},
+    {"linear", "training", "learning"},
+    {"headroom"},
+]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
+RANK_OF_STUDIES = {part: rank for rank, layer in enumerate(STUDIES) for part in layer}
 NOT_IN_CORE = {"gymnasium", "gym", "os", "io", "time", "datetime", "pathlib", "shutil", "tempfile"}
 
 
@@ -60,6 +69,10 @@ def wrong_arrows(module, names):
         if there not in RANK:  # the package itself, or one of its public names
             if RANK[here] <= GATHERED:
                 yield f"{module} imports {name} from the top: import the part it means"
+        elif here == there == "studies":
+            own, other = (each.split(".")[2] for each in (module, name))
+            if other != own and RANK_OF_STUDIES[other] >= RANK_OF_STUDIES[own]:
+                yield f"{module} imports {name}: {own} may not know {other}"
         elif there != here and RANK[there] >= RANK[here] and not {here, there} <= LAYERS[0]:
             yield f"{module} imports {name}: {here} may not know {there}"
 
@@ -110,7 +123,10 @@ def test_imports_point_one_way(module):
         ("windward.envs.runs", "from windward.bases import x", True),
         ("windward.adapt.x", "from windward.envs import y", False),
         ("windward.adapt.x", "from windward.agents import y", True),
-        ("windward.studies.x", "from windward.bench import y", True),
+        ("windward.studies.runs.x", "from windward.bench import y", True),
+        ("windward.studies.pages.x", "from windward.studies.runs import y", False),
+        ("windward.studies.runs.x", "from windward.studies.pages.y import z", True),
+        ("windward.studies.linear.x", "from windward.studies.training import y", True),
         ("windward.cli", "from windward.studies import y", False),
         ("windward.studies.x", "from windward import cli", True),
         ("windward.studies.x", "import windward as ww", False),

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from windward.studies.headroom_cases import EVERY
+from windward.studies.headroom.cases import EVERY
 
 
 def number(value: float, digits: int) -> str:

@@ -6,9 +6,9 @@ python tools/paper_costs.py
 from dataclasses import replace
 from pathlib import Path
 
-from windward.studies import planning, robust_training
-from windward.studies.catalogue import ENTRIES
-from windward.studies.conducting import size_of
+from windward.studies.training import planning, robust_training
+from windward.studies.training.catalogue import ENTRIES
+from windward.studies.training.conducting import size_of
 
 NOWHERE = Path("/nonexistent")
 """as if nothing had been run yet"""

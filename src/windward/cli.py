@@ -22,26 +22,17 @@ from windward.bench import overhead as bench_overhead
 from windward.bench import simulator as bench_simulator
 from windward.bench import train as bench_train
 from windward.linear import Diverged
-from windward.studies import (
-    cartpole,
-    catalogue,
-    compare,
-    dimension,
-    evaluation_report,
-    headroom,
-    headroom_linear,
-    headroom_settings,
-    lds,
-    lds_high,
-    learning,
-    regret,
-    summary_page,
-    tune,
-)
-from windward.studies.evaluation import Evaluate
-from windward.studies.loading import make_env
-from windward.studies.locks import Lock
-from windward.studies.robust_training import RobustTraining
+from windward.studies.evaluation import report as evaluation_report
+from windward.studies.evaluation.evaluate import Evaluate
+from windward.studies.evaluation.loading import make_env
+from windward.studies.headroom import headroom
+from windward.studies.headroom import settings as headroom_settings
+from windward.studies.learning import learning
+from windward.studies.linear import dimension, headroom_linear, lds, lds_high, regret
+from windward.studies.pages import compare, summary_page
+from windward.studies.runs.locks import Lock
+from windward.studies.training import cartpole, catalogue, tune
+from windward.studies.training.robust_training import RobustTraining
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from windward.adapt.amended import Amended
 from windward.adapt.flaw import LEAST, flaw
 from windward.adapt.record import Record, begins
 from windward.adapt.replayed import Drawn
-from windward.studies.loading import load_model
+from windward.studies.evaluation.loading import load_model
 
 H = 5
 UNKNOWN = np.zeros(1, dtype=bool)

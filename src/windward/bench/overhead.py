@@ -12,7 +12,7 @@ import numpy as np
 
 from windward.adapt import PD2, RobustVectorWrapper, RobustWrapper
 from windward.bases import load
-from windward.studies.results import versions
+from windward.studies.runs.results import versions
 
 ENV = "Hopper-v5"
 ROWS = 16

@@ -13,7 +13,7 @@ import numpy as np
 from mujoco import rollout
 
 from windward.envs import Disturbed, simulator
-from windward.studies.results import versions
+from windward.studies.runs.results import versions
 
 ENV = "Hopper-v5"
 NOISE = "uniform:bound=0.1"

@@ -1,0 +1,1 @@
+"""`windward evaluate`: base against adapted on the same seeds and winds."""

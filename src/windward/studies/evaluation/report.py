@@ -1,0 +1,185 @@
+"""What an evaluation leaves: a table in the terminal, and files with all raw results."""
+
+import hashlib
+import re
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Terminal
+
+from windward.atomic import write_bytes, write_rows
+from windward.studies.evaluation import numbers as stats
+from windward.studies.evaluation import page as evaluation_page
+from windward.studies.evaluation.evaluate import (
+    ADAPTED,
+    NOMINAL,
+    Evaluate,
+    Evaluation,
+    Runs,
+    evaluate,
+)
+from windward.studies.evaluation.loading import load_model
+from windward.studies.evaluation.page import DIFFERENCE, wind_of
+from windward.studies.runs import results
+from windward.studies.runs.commands import command_line
+from windward.studies.runs.study_folder import claim
+
+OPTIONS = ("gradient", "h", "sigma", "eta", "every_episodes", "weight_decay")
+"""settings that go to RobustWrapper as they are, where given"""
+SAID = 3
+"""decisions that the terminal shows"""
+UNFINISHED = "episodes-unfinished.csv"
+"""not episodes.csv, which may be there from a first time, with all seeds"""
+
+
+def run(settings: Evaluate, console: Console, command: str | None = None) -> dict[str, Any]:
+    """Evaluates and writes episodes.csv, trace.csv, summary.json, evaluation.png, report.html."""
+    given = {name: getattr(settings, name) for name in OPTIONS}
+    model = load_model(settings.model, settings.env, settings.algo, settings.vec_normalize)
+    identity = {name: each for name, each in asdict(settings).items() if name != "out"}
+    out = claim(settings.out or default_out(settings), identity)
+
+    def keep(runs: dict[str, Runs], seeds: tuple[int, ...]) -> None:
+        write_rows(out / UNFINISHED, _episodes(runs, seeds))
+
+    found = evaluate(
+        model, settings.env, settings.disturbance, settings.channel, settings.signal,
+        seeds=settings.seeds, episodes=settings.episodes, first_seed=settings.first_seed,
+        freeze_after=settings.freeze_after, max_steps=settings.max_steps, logits=settings.logits,
+        greedy=settings.greedy, console=console, keep=keep,
+        **{name: value for name, value in given.items() if value is not None},
+    )  # fmt: skip
+    command = command or command_of("windward evaluate", settings)
+    scopes = stats.halves(found)
+    console.print(_terminal(found, scopes, settings))
+    for line in [*_verdicts(scopes), *_counts(found), *(f"warned: {n}" for n in found.notes)]:
+        console.print(escape(line), highlight=False)
+    return write(out, found, scopes, settings, command, console)
+
+
+def command_of(start: str, settings: Any) -> str:
+    """The exact command for settings: those that are not the defaults."""
+    usual = SimpleNamespace(**{field.name: field.default for field in fields(settings)})
+    return command_line(start, settings, usual)
+
+
+def default_out(settings: Evaluate) -> Path:
+    """A folder for these settings alone: what a reader looks for, and a digest of the command."""
+    model = Path(settings.model).stem if Path(settings.model).suffix else settings.model
+    parts = (settings.env, model, settings.disturbance, settings.channel, settings.signal)
+    name = re.sub(r"[^\w.=-]+", "-", "-".join(part for part in parts if part))
+    command = command_of("windward evaluate", replace(settings, out=None))
+    digest = hashlib.sha256(command.encode()).hexdigest()[:10]
+    return Path("out/evaluate") / f"{name}-{digest}"
+
+
+def _verdicts(scopes: dict[str, stats.Numbers]) -> list[str]:
+    return [stats.verdict(each.difference, name) for name, each in scopes.items()]
+
+
+def _counts(found: Evaluation) -> list[str]:
+    adapted = found.runs[ADAPTED]
+    steps, cut = int(adapted.lengths.sum()), int(adapted.clipped.sum())
+    faults = ", ".join(f"{count} {kind}" for kind, count in found.faults.items()) or "none"
+    first = found.decisions[0]
+    decided = [f"seed {found.seeds[0]}, {text}" for text in first[:SAID]]
+    if len(first) > SAID:
+        decided.append(f"{len(first) - SAID} more decisions on this seed are on the page")
+    return [
+        *decided,
+        f"signal {found.signal}; M by {found.gradient}; clipped actions: {cut} of {steps} "
+        f"({cut / steps:.1%}); "
+        f"faults: {faults}",
+    ]
+
+
+def _terminal(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evaluate) -> Terminal:
+    seeds = len(found.seeds)
+    nominal = "nominal: the base policy without disturbance; " if NOMINAL in found.runs else ""
+    table = Terminal(
+        title=escape(f"{settings.env}, {wind_of(settings, found)}: return over {seeds} seed(s)"),
+        caption=f"{nominal}worst tenth: mean of the worst tenth of all episodes; "
+        + escape(f"[ ]: {stats.intervals(seeds)}"),
+    )
+    table.add_column("episodes: policy", no_wrap=True)
+    for column in ("mean", "worst tenth", "worst seed"):
+        table.add_column(column, justify="right")
+    for name, each in scopes.items():
+        table.add_row(f"[bold]{name.removesuffix(' episodes')}[/bold]")
+        for policy, row in each.rows.items():
+            table.add_row(policy, *map(escape, _row(row, seeds)))
+        difference = each.difference
+        texts = [stats.text(x, seeds) for x in (difference.mean, difference.tenth)]
+        table.add_row(DIFFERENCE, *map(escape, texts), stats.number(float(difference.each.min())))
+        table.add_section()
+    return table
+
+
+def _row(row: stats.Row, seeds: int) -> tuple[str, str, str]:
+    return stats.text(row.mean, seeds), stats.text(row.tenth, seeds), stats.number(row.worst)
+
+
+def write(
+    out: Path,
+    found: Evaluation,
+    scopes: dict[str, stats.Numbers],
+    settings: Evaluate,
+    command: str,
+    console: Console,
+) -> dict[str, Any]:
+    """All files, each whole or not at all."""
+    write_rows(out / "episodes.csv", _episodes(found.runs, found.seeds))
+    (out / UNFINISHED).unlink(missing_ok=True)
+    write_rows(out / "trace.csv", _trace(found))
+    write_bytes(out / "evaluation.png", evaluation_page.figure(found, scopes, settings))
+    summary = results.write_summary(
+        out / "summary.json", command, settings, signal=found.signal, gradient=found.gradient,
+        seeds=list(found.seeds), decisions=found.decisions,
+        numbers=stats.as_json(scopes), faults=found.faults, warned=list(found.notes),
+        clipped=int(found.runs[ADAPTED].clipped.sum()),
+        M=[np.asarray(M).tolist() for M in found.M],
+    )  # fmt: skip
+    lead = " ".join(_verdicts(scopes))
+    evaluation_page.write(out / "report.html", found, scopes, settings, summary, lead)
+    console.print(
+        f"page: {out / 'report.html'}   figure: {out / 'evaluation.png'}   raw results: "
+        f"{out / 'episodes.csv'}",
+        highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    return summary
+
+
+def _episodes(all_runs: dict[str, Runs], seeds: tuple[int, ...]) -> list[dict[str, Any]]:
+    return [
+        {
+            "policy": policy,
+            "seed": seed,
+            "episode": episode,
+            "return": repr(float(runs.returns[i, episode])),
+            "length": int(runs.lengths[i, episode]),
+            "clipped": int(runs.clipped[i, episode]) if policy == ADAPTED else "",
+            "M_norm": repr(float(runs.M_norm[i, episode])) if policy == ADAPTED else "",
+        }
+        for policy, runs in all_runs.items()
+        for i, seed in enumerate(seeds)
+        for episode in range(runs.returns.shape[1])
+    ]
+
+
+def _trace(found: Evaluation) -> list[dict[str, Any]]:
+    trace = found.trace
+    columns = {"w_hat": trace.w_hat, "correction": trace.correction, **trace.wind}
+    return [
+        {"step": t, "episode": int(trace.episode[t])}
+        | {
+            f"{name}_{i}": f"{value:.6g}"
+            for name, rows in columns.items()
+            for i, value in enumerate(rows[t])
+        }
+        for t in range(len(trace.episode))
+    ]

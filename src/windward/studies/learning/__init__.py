@@ -1,0 +1,1 @@
+"""Learning curves of D4PG beside SBX's DDPG."""

@@ -1,0 +1,1 @@
+"""Studies of linear systems: computed at one go, with exact comparators."""

@@ -1,0 +1,1 @@
+"""What every study shows: statistics, smoothed curves, and self-contained pages."""

@@ -1,0 +1,80 @@
+"""How the runs of a study are done: where, how many at once, or only planned."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rich.console import Console
+
+from windward import checks
+from windward.agents.threads import cores
+from windward.studies.runs import publishing, ray_backend, runner
+from windward.studies.runs.runner import Outcome
+from windward.studies.runs.store import Run
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How the runs are done; none of this changes their numbers."""
+
+    runs: Path = Path("out/runs")
+    """folder of all runs, of all studies: what one has done the others need not"""
+    jobs: int | None = None
+    """runs at once on this machine; if left out one for each core, as far as the memory goes"""
+    backend: Literal["local", "ray"] = "local"
+    """where runs are done: in processes here, or as Ray tasks (pip install 'windward[ray]')"""
+    address: str | None = None
+    """of a Ray cluster, HOST:PORT or auto; --runs must then be a folder that all nodes share. A Ray
+    on this machine is started if left out"""
+    cpus: float = 1.0
+    """cores that Ray sets aside for a run"""
+    retries: int = 3
+    """how often Ray begins a run again, from its checkpoint, when its worker or node dies"""
+    wandb: str | None = None
+    """project of Weights & Biases to which curves go as they come (pip install 'windward[wandb]');
+    WANDB_MODE=offline keeps them in --runs until `wandb sync`"""
+    train: bool = True
+    """--no-train only draws the report of the runs that exist"""
+    dry_run: bool = False
+    """print what would be run and what it would cost, and run nothing"""
+
+
+def execute(runs: Sequence[Run], how: Execution, memory: int, console: Console) -> Outcome:
+    """Does all that are not finished; `memory` is what one needs, in bytes."""
+    with publishing.published(how.wandb, runs, how.runs):
+        if how.backend == "ray":
+            return ray_backend.run_all(
+                runs, how.runs, console, address=how.address, cpus=how.cpus, memory=memory,
+                retries=how.retries,
+            )  # fmt: skip
+        return runner.run_all(runs, how.runs, at_once(how, memory), console)
+
+
+def at_once(how: Execution, memory: int) -> int:
+    """How many runs share this machine, where each needs so many bytes."""
+    return max(1, min(cores(), free_memory() // memory)) if how.jobs is None else how.jobs
+
+
+def free_memory() -> int:
+    """Bytes that can be had without swapping; a great many where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return 2**62
+    told = dict(line.split(":", 1) for line in lines)
+    return int(told["MemAvailable"].split()[0]) * 1024  # it says kB and means KiB
+
+
+def check(how: Execution) -> None:
+    """Refuses what makes no sense, before anything is run."""
+    if how.jobs is not None:
+        checks.integer("jobs", how.jobs, 1)
+    checks.integer("retries", how.retries, 0)
+    checks.positive("cpus", how.cpus)
+    if how.address is not None and how.backend != "ray":
+        raise ValueError(f"address is for --backend ray; got {how.address!r} without it")
+    if how.wandb is not None and how.train and not how.dry_run:
+        publishing.library()
+    if how.address is not None and how.train and not how.dry_run:
+        ray_backend.knock(how.address)  # before a folder is made

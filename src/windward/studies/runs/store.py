@@ -1,0 +1,263 @@
+"""Runs on disk: each a folder named by its settings, which can be left and taken up at any moment.
+
+A folder has settings.json, curves.csv (the metrics as they come), whatever checkpoint the work
+writes, and finished.json when it is done; after a failure error.txt. Each file is written whole or
+not at all, and by one process at a time.
+"""
+
+import csv
+import errno
+import hashlib
+import json
+import re
+import traceback
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from windward.agents.progress import Board
+from windward.atomic import clean, write_text
+from windward.studies.runs import results
+from windward.studies.runs.commands import commit
+from windward.studies.runs.locks import Lock, Owner
+
+SETTINGS, CURVES, FINISHED, ERROR = "settings.json", "curves.csv", "finished.json", "error.txt"
+WHOLE = ".curve"
+"""how files for TensorBoard end that are written when a run is finished"""
+OF_CODE = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+"""warnings that tell of libraries, not of the run"""
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One run: what is done, with which settings, how far.
+
+    All that its numbers depend on is in `settings`, as JSON can hold it, but for how far it goes:
+    a run that went on to a higher `goal` is the same run. `do` is a function of a module, so that
+    other processes find it; it gets the folder and goes on from what is there.
+    """
+
+    label: str
+    """the readable part of its name"""
+    settings: Mapping[str, Any]
+    goal: int
+    """steps, or episodes: whatever its curve counts"""
+    do: Callable[["Task"], "Pace"]
+
+    @property
+    def name(self) -> str:
+        """What its folder is called: two runs have the same name if they have the same settings.
+
+        >>> Run("Hopper, seed 1", {"seed": 1}, 10, print).name
+        'Hopper-seed-1-a4bbadc1c7'
+        """
+        text = json.dumps(self.settings, sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        return f"{re.sub(r'[^A-Za-z0-9.]+', '-', self.label).strip('-')}-{digest}"
+
+    def folder(self, root: Path) -> Path:
+        """Where it lies."""
+        return root / self.name
+
+
+class Task(NamedTuple):
+    """What `do` gets: the run, its folder, and what to call now and then."""
+
+    run: Run
+    folder: Path
+    check: Callable[[], None]
+    """ends the work, by an exception, if the folder is no longer this process's"""
+
+
+class Pace(NamedTuple):
+    """How much of it took how long, as far as it was timed."""
+
+    units: int
+    """of its goal"""
+    seconds: float
+    """of a core, which is the same whatever else the machine does, or nearly so"""
+
+
+class Done(NamedTuple):
+    """The finished mark."""
+
+    goal: int
+    pace: Pace
+    warned: tuple[str, ...]
+
+
+def unique(runs: Iterable[Run]) -> list[Run]:
+    """Each run once, with the highest goal that it has among them."""
+    highest: dict[str, Run] = {}
+    for run in runs:
+        known = highest.setdefault(run.name, run)
+        if run.goal > known.goal:
+            highest[run.name] = run
+    return list(highest.values())
+
+
+def finished(run: Run, root: Path) -> Done | None:
+    """The finished mark of a run, if it has come as far as this one's goal."""
+    try:
+        found = json.loads((run.folder(root) / FINISHED).read_text())
+        done = Done(found["goal"], Pace(*found["pace"]), tuple(found["warned"]))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{run.folder(root) / FINISHED} is damaged ({error!r}): delete it, and the run goes on "
+            "from its checkpoint"
+        ) from error
+    return done if done.goal >= run.goal else None
+
+
+def failed(run: Run, root: Path) -> bool:
+    """Whether it ended with an error, and was not finished since."""
+    return (run.folder(root) / ERROR).exists() and finished(run, root) is None
+
+
+def holder(run: Run, root: Path) -> Owner | None:
+    """Who works on it now."""
+    return Lock(run.folder(root)).holder()
+
+
+def reached(run: Run, root: Path) -> int:
+    """How far it has come: to its goal, or as far as its curve, where it writes one."""
+    if finished(run, root) is not None:
+        return run.goal
+    try:
+        with (run.folder(root) / CURVES).open() as file:
+            first, *_, last = file.read().splitlines()
+        return min(run.goal, int(last.split(",")[first.split(",").index("steps")]))
+    except (OSError, ValueError):  # none yet
+        return 0
+
+
+def curve(run: Run, root: Path) -> dict[str, np.ndarray]:
+    """The columns of its curve, up to its goal; {} if there is none yet."""
+    path = run.folder(root) / CURVES
+    if not path.exists():
+        return {}
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    if not rows:
+        return {}
+    columns = {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
+    kept = columns["steps"] <= run.goal  # a run may have gone on for longer
+    return {name: column[kept] for name, column in columns.items()}
+
+
+def perform(run: Run, root: Path) -> Owner | None:
+    """Does a run if it is not finished; gives who else is at it, if somebody is.
+
+    What the work raises is kept in error.txt and raised again.
+    """
+    folder = run.folder(root)
+    with speaking_of(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = Lock(folder)
+    with speaking_of(folder):
+        owner = lock.take_over()
+    if owner is not None:
+        return owner
+    try:
+        with speaking_of(folder):
+            if finished(run, root) is None:
+                clean(folder)
+                _settle(run, folder)
+                _work(run, folder, lock)
+    except Exception:
+        with suppress(OSError):  # the disk may be full, which is then what is raised
+            write_text(folder / ERROR, traceback.format_exc())
+        raise
+    finally:
+        with suppress(OSError):
+            lock.release()
+    return None
+
+
+def _work(run: Run, folder: Path, lock: Lock) -> None:
+    def check() -> None:
+        if not lock.ours:
+            raise RuntimeError(
+                f"{folder} was taken over by {lock.holder()} while this process did not answer; "
+                "that one goes on"
+            )
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        pace = run.do(Task(run, folder, check))
+    check()
+    told = (str(each.message) for each in caught if not issubclass(each.category, OF_CODE))
+    done = Done(run.goal, pace, tuple(dict.fromkeys(told)))
+    write_text(folder / FINISHED, json.dumps(done._asdict(), indent=1) + "\n")
+    (folder / ERROR).unlink(missing_ok=True)
+    with suppress(OSError):  # it can be made again of the curve
+        _board(run, folder)
+
+
+def _board(run: Run, folder: Path) -> None:
+    """The curve for TensorBoard, whole, of work that does not write it by itself."""
+    for path in folder.glob(f"events.*{WHOLE}"):  # of when it had come less far
+        path.unlink()
+    columns = curve(run, folder.parent)
+    if columns and not any(folder.glob("events.*")):
+        board = Board(folder, WHOLE)
+        for row in zip(*columns.values(), strict=True):
+            board.add(dict(zip(columns, map(float, row), strict=True)))
+        board.close()
+
+
+def _settle(run: Run, folder: Path) -> None:
+    """Writes down the settings, or refuses a folder of others."""
+    path = folder / SETTINGS
+    ours = json.loads(json.dumps(run.settings))
+    if not path.exists():
+        content = {"settings": ours, "versions": results.versions(), "commits": [commit()]}
+        write_text(path, json.dumps(content, indent=1) + "\n")
+        return
+    try:
+        content = json.loads(path.read_text())
+        theirs, commits = content["settings"], content.get("commits", [None])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged ({error!r}): delete the folder {folder}") from error
+    if theirs != ours:
+        changed = [name for name in {**ours, **theirs} if theirs.get(name) != ours.get(name)]
+        raise ValueError(
+            f"{folder} holds a run with other settings ({', '.join(sorted(changed))}): delete it, "
+            "or name another folder with --runs"
+        )
+    if (now := commit()) not in commits:  # it goes on with other code
+        write_text(path, json.dumps({**content, "commits": [*commits, now]}, indent=1) + "\n")
+
+
+def commits(runs: Iterable[Run], root: Path) -> list[str]:
+    """Of the code that made what there is of these runs, each once; "unknown" outside of git."""
+    found: dict[str, None] = {}
+    for run in runs:
+        path = run.folder(root) / SETTINGS
+        if path.exists():
+            told = json.loads(path.read_text()).get("commits", [None])
+            found |= dict.fromkeys(each or "unknown" for each in told)
+    return list(found)
+
+
+@contextmanager
+def speaking_of(folder: Path) -> Iterator[None]:
+    """Errors of the disk in words that say what to do."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise ValueError(
+                f"the disk is full at {folder}: what was written before stays. Make room, and the "
+                "same command goes on"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EROFS, errno.ENOTDIR, errno.EEXIST):
+            raise ValueError(f"{folder} cannot be written: {error}") from error
+        raise
