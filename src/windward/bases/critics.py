@@ -85,7 +85,8 @@ def _value_numpy(logits: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     if len(atoms) == 1:
         return logits[:, 0]
     p = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return (p @ atoms) / p.sum(axis=-1)
+    # Not p @ atoms: BLAS reads beyond short rows, and what lies there may raise float warnings.
+    return np.einsum("...i,i->...", p, atoms) / p.sum(axis=-1)
 
 
 class NetworkCritic:
