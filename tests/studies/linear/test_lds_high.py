@@ -75,9 +75,9 @@ def test_headroom_by_hand() -> None:
 @pytest.mark.parametrize(
     ("bpc", "bandit", "said"),
     [
-        ([0.1, 0.2], [0.3, 0.4], "here BPC can be tuned to learn"),
+        ([0.1, 0.11], [0.3, 0.31], "here BPC can be tuned to learn"),
         ([-0.1, 0.2], [-0.3, 0.4], "neither improves on LQR for sure"),
-        ([0.1, 0.2], [-0.3, 0.4], "the paper's claim reversed"),
+        ([0.1, 0.11], [-0.3, 0.4], "the paper's claim reversed"),
         ([0.1], [0.2], "one system tells nothing of others"),
     ],
 )

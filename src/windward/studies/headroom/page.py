@@ -14,6 +14,7 @@ from windward.studies.headroom.cases import CASES, EVERY, NOTHING
 from windward.studies.headroom.methods import BASE, BEST, METHODS
 from windward.studies.pages import report
 from windward.studies.pages.report import Chart, Curve, Section, Table, Text
+from windward.studies.pages.statistics import TOO_NARROW
 from windward.studies.runs.scale import SMOKE
 
 Found = Mapping[str, Mapping[str, stats.Outcome]]
@@ -50,7 +51,7 @@ def terminal(found: Found, last: int, seeds: int) -> list[Terminal]:
             table = Terminal(
                 title=f"{env}, {title}",
                 caption=f"{seeds} held-out seed(s); \\[ ]: 95 % bootstrap interval over seeds, "
-                "then the worst seed",
+                f"{TOO_NARROW}; then the worst seed",
             )
             table.add_column("method", no_wrap=True)
             for name in there:
@@ -148,7 +149,7 @@ def _table(name: str, by: Mapping[str, stats.Outcome], seeds: tuple[int, ...]) -
             worst += "" if stats.harmless(case, each) else ", beyond the limit"
         rows.append([method, METHODS[method].sees, text, worst, f"{each.returns.value:.0f}"])
     return Table(f"{name}: {case.env}, {_wind(name)}", columns, rows,
-                 note="[ ]: 95 % bootstrap interval over seeds.")  # fmt: skip
+                 note=f"[ ]: 95 % bootstrap interval over seeds, {TOO_NARROW}.")  # fmt: skip
 
 
 def _wrong(found: Found, still: Mapping[tuple[str, str], int], seeds: int) -> list[Section]:

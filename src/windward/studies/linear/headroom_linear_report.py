@@ -14,7 +14,7 @@ from windward.studies.linear import computed
 from windward.studies.linear.computed import Plan, Result
 from windward.studies.linear.lds_report import BEST
 from windward.studies.pages.report import Chart, Points, Section, Table, Text
-from windward.studies.pages.statistics import Interval, mean_interval
+from windward.studies.pages.statistics import TOO_NARROW, Interval, mean_interval
 from windward.studies.runs.scale import SMOKE
 from windward.studies.runs.store import Run
 from windward.studies.runs.study_folder import writing
@@ -126,7 +126,7 @@ def _title(settings: Any) -> str:
 
 NOTE = (
     "0: LQR, 1: best fixed M in hindsight. Held-out systems, winds and seeds, one set of defaults; "
-    "[ ] is the 95 % bootstrap interval over systems, then the worst run."
+    f"[ ] is the 95 % bootstrap interval over systems, {TOO_NARROW}; then the worst run."
 )
 
 

@@ -18,7 +18,7 @@ from windward.studies.linear.lds import REPORT_SEED
 from windward.studies.linear.lds_report import BEST, LQR, STILL, charts, draw, drawing
 from windward.studies.pages.drawing import Drawing
 from windward.studies.pages.report import Chart, Curve, Points, Section, Table, Text
-from windward.studies.pages.statistics import mean_interval
+from windward.studies.pages.statistics import student_interval
 from windward.studies.runs.scale import SMOKE
 from windward.studies.runs.study_folder import writing
 
@@ -116,7 +116,7 @@ def _claim(bpc: Row, bandit: Row) -> str:
         (True, True): "both improve on LQR, so that here BPC can be tuned to learn",
         (False, False): "neither improves on LQR for sure",
         (True, False): "BPC improves on LQR and Bandit GPC does not, the paper's claim reversed",
-    }[bool(mean_interval(bpc.headroom).low > 0), bool(mean_interval(bandit.headroom).low > 0)]
+    }[bool(student_interval(bpc.headroom).low > 0), bool(student_interval(bandit.headroom).low > 0)]
 
 
 def _state(done: Sequence[Result], settings: Any) -> list[str]:
@@ -130,7 +130,7 @@ def _state(done: Sequence[Result], settings: Any) -> list[str]:
 
 def _span(row: Row) -> str:
     """The mean headroom with its interval over systems, of which one has none."""
-    each = mean_interval(row.headroom)
+    each = student_interval(row.headroom)
     if len(row.headroom) < 2:
         return f"{each.value:.2f}"
     return f"{each.value:.2f} [{each.low:.2f}, {each.high:.2f}]"
@@ -158,7 +158,7 @@ def write(plan: Plan, done: Sequence[Result], console: Console) -> dict[str, Any
 
 
 def _json(row: Row) -> dict[str, Any]:
-    interval = mean_interval(row.headroom)
+    interval = student_interval(row.headroom)
     return {
         "T": row.T, "method": row.method, "mean": interval.value,
         "interval": [interval.low, interval.high] if len(row.headroom) > 1 else None,
@@ -209,7 +209,8 @@ def _by_horizon(rows: Sequence[Row]) -> Iterator[tuple[str, Any, Points]]:
         mine = [row for row in rows if row.method == method]
         if mine:  # else it is not finished on any system
             T = np.array([row.T for row in mine])
-            spans = np.array([mean_interval(row.headroom) for row in mine]).T
+            spans = np.array([student_interval(row.headroom) for row in mine]).T
+            spans = np.where(np.isfinite(spans), spans, spans[0])  # no bar for one system
             each = np.repeat(T, [len(row.headroom) for row in mine])
             headroom = np.concatenate([row.headroom for row in mine])
             yield method, (T, *spans), Points(f"{method}, each system", each, headroom)
@@ -270,7 +271,7 @@ def _terminal(rows: Sequence[Row], settings: Any) -> Terminal:
     table = Terminal(
         title=f"{settings.d_x} states, {settings.d_u} inputs: headroom captured in the last "
         f"{settings.last:.0%} of steps",
-        caption="0: LQR, 1: best fixed M in hindsight; \\[ ] 95 % bootstrap interval over systems",
+        caption="0: LQR, 1: best fixed M in hindsight; \\[ ] Student's 95 % interval over systems",
     )
     for column in COLUMNS:
         table.add_column(column)
@@ -290,7 +291,7 @@ def _sections(
     last = f"the last {settings.last:.0%} of steps"
     return [
         Chart(f"Headroom captured in {last}", "T", "headroom", shares,
-              "0: LQR, 1: best fixed M in hindsight. Mean over systems, 95 % bootstrap interval.",
+              "0: LQR, 1: best fixed M in hindsight. Mean over systems, Student's 95 % interval.",
               log_x=True),
         Table(f"Headroom in {last}", COLUMNS, [_cells(row) for row in rows],
               "Saves: of LQR's cost, the cost of exploration counted. Tuned: the smallest and the "

@@ -60,21 +60,25 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> Interval:
 
 def paired_difference(ours: np.ndarray, theirs: np.ndarray) -> Interval:
     """The mean difference of pairs with Student's 95 % interval, for runs that met the same."""
-    gaps = ours - theirs
-    gap = float(gaps.mean())
-    if len(gaps) < 2:
-        return Interval(gap, -np.inf, np.inf)
-    if np.ptp(gaps) == 0:
-        return Interval(gap, gap, gap)
-    # Not ttest_1samp, which warns of gaps that are nearly equal.
-    low, high = scipy.stats.t.interval(0.95, len(gaps) - 1, gap, scipy.stats.sem(gaps))
-    return Interval(gap, float(low), float(high))
+    return student_interval(ours - theirs)
+
+
+def student_interval(values: np.ndarray) -> Interval:
+    """The mean with Student's 95 % interval, which is not too narrow for a few values either."""
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    if np.ptp(values) == 0:
+        return Interval(mean, mean, mean)
+    # Not ttest_1samp, which warns of values that are nearly equal.
+    low, high = scipy.stats.t.interval(0.95, len(values) - 1, mean, scipy.stats.sem(values))
+    return Interval(mean, float(low), float(high))
 
 
 def slope_interval(x: np.ndarray, y: np.ndarray, seed: int = 0, resamples: int = 2000) -> Interval:
     """The slope of log(mean over seeds of y) in log x; y is (len(x), seeds), all means positive.
 
-    Seeds are resampled at each x on their own: runs at different x share nothing.
+    Seeds are resampled at each x on their own.
     """
     log_x = np.log(np.asarray(x, float))
 
