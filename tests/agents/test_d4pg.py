@@ -280,6 +280,13 @@ def test_a_checkpoint_with_other_settings_is_refused(tmp_path: Path) -> None:
         pendulum().learn(400, out=tmp_path, eval_every=10**9, eval_episodes=6)
 
 
+def test_an_agent_goes_on_with_the_same_evaluations(tmp_path: Path) -> None:
+    agent = pendulum().learn(200, eval_every=10**9, out=tmp_path)
+    with pytest.raises(ValueError, match=r"was evaluated with .*: give the same ones, or no out"):
+        agent.learn(400, eval_every=100, out=tmp_path)
+    assert agent.learn(240, eval_every=100).num_timesteps == 240  # nothing is written
+
+
 def test_a_checkpoint_that_does_not_tell_its_evaluations_goes_on(tmp_path: Path) -> None:
     """It is of an earlier version."""
     pendulum().learn(200, eval_every=10**9, out=tmp_path)

@@ -100,6 +100,28 @@ def test_finalists_of_screening_are_judged_by_the_other_seeds(double_integrator)
     assert tuned.best != one.best  # that one diverges in stronger wind
 
 
+def test_a_point_that_diverged_in_screening_is_no_finalist(double_integrator):
+    """Though there are fewer others than finalists; in a calm it would not have diverged."""
+    w = np.stack([W, 0 * W])
+    grid = {"eta": [0.0, 1e4]}
+    settings = {"K": K, "Q": Q, "R": R, "seed": [0, 1]}
+    tuned = ww.linear.tune(
+        double_integrator, lambda eta: make(eta=eta, delta=0.3), w, grid=grid, screen=1, **settings
+    )  # fmt: skip
+    assert np.isinf(tuned.cost[1])
+    assert tuned.best == {"eta": 0.0}
+    with pytest.raises(ValueError, match="every point of the grid diverged"):
+        ww.linear.tune(
+            double_integrator, lambda eta: make(eta=eta, delta=0.3), w, grid={"eta": [1e4]},
+            screen=1, **settings,
+        )  # fmt: skip
+    with pytest.raises(ValueError, match="all 1 finalists diverged"):
+        ww.linear.tune(
+            double_integrator, lambda eta: make(eta=eta, delta=0.3), w[::-1] * [[[1e30]]],
+            grid={"eta": [0.0]}, screen=1, **settings,
+        )  # fmt: skip
+
+
 def test_screening_leaves_seeds_for_the_finalists(double_integrator):
     grid = {"eta": [0.0, 1e-5]}
     with pytest.raises(ValueError, match="screen must leave seeds for the finalists; got 2 of 2"):

@@ -248,9 +248,14 @@ class D4PG:
             )
         folder = None if out is None else Path(out)
         training, identity, chosen = self._training, self._identity, self.settings
-        training.evaluation = evaluation
         if folder is not None:
             prepare(folder)
+            if training.replay is not None and training.evaluation not in ({}, evaluation):
+                raise ValueError(
+                    f"this agent's run was evaluated with {training.evaluation}, now it is "
+                    f"{evaluation}: give the same ones, or no out"
+                )
+        training.evaluation = evaluation
         if training.replay is None:
             there = folder is not None and (folder / "last.npz").exists()
             if there and training.timesteps:

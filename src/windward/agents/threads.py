@@ -11,9 +11,14 @@ def cores() -> int:
 
     Ray and other schedulers set that, and so do studies that make several runs at once.
     """
-    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     told = os.environ.get("OMP_NUM_THREADS", "")
-    return max(1, min(bound or 1, int(told) if told.isdigit() else sys.maxsize))
+    return max(1, min(bound_to(), int(told) if told.isdigit() else sys.maxsize))
+
+
+def bound_to() -> int:
+    """How many cores this process, and those that it starts, may run on."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return bound or 1
 
 
 def one_core_each() -> None:

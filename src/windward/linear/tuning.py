@@ -61,6 +61,7 @@ def tune(
             raise ValueError(f"grid[{name!r}] must hold at least one value; it is empty")
     if last is not None:
         checks.integer("last", last, 1)
+    checks.integer("finalists", finalists, 1)
     mesh = dict(zip(values, np.meshgrid(*values.values(), indexing="ij"), strict=True))
     shape = tuple(len(options) for options in values.values())
 
@@ -73,21 +74,21 @@ def tune(
         mean = np.where(run.diverged_at < run.cost.shape[-1], np.inf, mean)
         return mean if np.ndim(seed) == 0 else mean.mean(-1)
 
-    if screen is None:
-        cost = mean_cost(mesh, w, seed)
-        at = np.unravel_index(int(np.argmin(cost)), shape)
-        lowest = cost[at]
-    else:
-        (w_first, seeds), (w_rest, rest) = _split(w, seed, screen)
-        cost = mean_cost(mesh, w_first, seeds)
-        checks.integer("finalists", finalists, 1)
-        order = np.argsort(cost, axis=None, kind="stable")[:finalists]
+    (w_first, first), (w_rest, rest) = _split(w, seed, screen)
+    cost = mean_cost(mesh, w_first, first)
+    order = np.argsort(cost, axis=None, kind="stable")
+    order = order[np.isfinite(cost.ravel()[order])]  # what diverged once is no finalist
+    if not len(order):
+        raise ValueError(f"every point of the grid diverged; try smaller values than {dict(grid)}")
+    if screen is not None:
+        order = order[:finalists]
         judged = mean_cost({name: each.ravel()[order] for name, each in mesh.items()}, w_rest, rest)
-        at = np.unravel_index(int(order[np.argmin(judged)]), shape)
-        lowest = judged.min()
-    if not np.isfinite(lowest):
-        which = "every point of the grid" if screen is None else f"each of {finalists} finalists"
-        raise ValueError(f"{which} diverged; try smaller values than {dict(grid)}")
+        if not np.isfinite(judged).any():
+            raise ValueError(
+                f"all {len(order)} finalists diverged; try smaller values than {dict(grid)}"
+            )
+        order = order[np.argsort(judged, kind="stable")]
+    at = np.unravel_index(int(order[0]), shape)
     best = {name: float(options[i]) for (name, options), i in zip(values.items(), at, strict=True)}
     on_edge = tuple(
         name
@@ -102,8 +103,10 @@ def tune(
     return Tuned(best, cost, values, on_edge)
 
 
-def _split(w: Any, seed: Any, screen: int) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+def _split(w: Any, seed: Any, screen: int | None) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
     """Winds and seeds of screening, and those of the finalists; a single wind serves for both."""
+    if screen is None:
+        return (w, seed), (None, None)
     checks.integer("screen", screen, 1)
     count = np.size(seed)
     if screen >= count:

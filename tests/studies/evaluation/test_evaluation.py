@@ -280,6 +280,15 @@ def test_files_hold_what_was_measured(tmp_path: Path) -> None:
     assert not (tmp_path / evaluation_report.UNFINISHED).exists()
 
 
+def test_a_mistyped_argument_holds_no_folder(tmp_path: Path, console: Console) -> None:
+    settings = Evaluate(*PENDULUM[:3], "qvl", seeds=1, episodes=1, max_steps=5, out=tmp_path)
+    with pytest.raises(ValueError, match="qvl"):
+        evaluation_report.run(settings, console)
+    evaluation_report.run(replace(settings, channel="qvel"), console)
+    with pytest.raises(ValueError, match="holds results with other settings"):
+        evaluation_report.run(replace(settings, channel="qvel", h=3), console)
+
+
 def test_how_M_was_learned_and_what_was_decided_are_told(tmp_path: Path) -> None:
     wind = "bias:value=0.2"
     settings = Evaluate(

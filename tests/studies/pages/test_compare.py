@@ -61,6 +61,10 @@ def test_runs_that_came_unequally_far_are_not_compared(tmp_path: Path) -> None:
     two = _study(tmp_path / "two", [110.0, 120.0])
     (line,) = compare.numbers(compare.read(one), compare.read(two))
     assert line.difference == "not to be compared: unequally many steps"
+    begun = json.loads((two / "summary.json").read_text())
+    begun["groups"][0]["runs"].append({"final_return": None, "steps": 0})
+    (line,) = compare.numbers(begun, begun)
+    assert line.difference.startswith("0.0 [")  # a seed that has not begun says nothing
     text = io.StringIO()
     compare.run(Compare(one, two, tmp_path / "out"), Console(file=text, width=200))
     assert "higher in 0 of these" in text.getvalue()

@@ -31,7 +31,7 @@ def _said() -> tuple[Console, io.StringIO]:
 
 
 def test_as_many_at_once_as_cores_and_memory_allow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(execution, "cores", lambda: 8)
+    monkeypatch.setattr(execution, "bound_to", lambda: 8)
     monkeypatch.setattr(execution, "free_memory", lambda: 5 * 2**30)
     assert execution.at_once(Execution(), 2**30) == 5
     assert execution.at_once(Execution(), 2**20) == 8
@@ -49,7 +49,7 @@ def test_all_are_done_once_and_one_that_fails_stops_no_other(tmp_path: Path) -> 
     runs = [work.run(1), work.run(2, fail=15), work.run(3), work.run(1, goal=70)]
     outcome = runner.run_all(runs, tmp_path, 1, console)
     assert outcome.failed == {runs[1].name: "RuntimeError: it failed at step 15"}
-    assert f"finished 3 of 3 runs: {runs[2].name}" in text.getvalue()  # this is no terminal
+    assert f"run 3 of 3 ended: {runs[2].name}" in text.getvalue()  # this is no terminal
     assert f"failed: {runs[1].name}" in text.getvalue()
     assert work.starts(runs[0].folder(tmp_path)) == ["0"]  # once, with the higher goal
     assert store.finished(runs[3], tmp_path) is not None
@@ -119,7 +119,7 @@ import sys
 from pathlib import Path
 from rich.console import Console
 from tests.studies.runs import work
-from windward.studies import runner
+from windward.studies.runs import runner
 
 if __name__ == "__main__":
     root = Path(sys.argv[1])

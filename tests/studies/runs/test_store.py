@@ -182,7 +182,7 @@ def _warns(task: store.Task) -> store.Pace:
 
 def _owner(**changes: Any) -> Owner:
     began = locks.started(os.getpid()) or ""
-    me = Owner(socket.gethostname(), locks.space(), os.getpid(), began, "hold")
+    me = Owner(socket.gethostname(), os.getpid(), began, "hold", locks.space())
     return replace(me, **changes)
 
 

@@ -277,11 +277,14 @@ def test_other_settings_under_the_same_name_are_refused(done: Path, console: Con
 def test_a_setting_that_came_later_is_not_held_against_results(tmp_path: Path) -> None:
     study_folder.claim(tmp_path, {"eta": 0.2})
     study_folder.claim(tmp_path, {"eta": 0.2, "new": 5})
+    with pytest.raises(ValueError, match="new was 5, now 7"):
+        study_folder.claim(tmp_path, {"eta": 0.2, "new": 7})
     with pytest.raises(ValueError, match=r"was begun with other settings \(eta was 0\.2, now 0\.3"):
         study_folder.claim(tmp_path, {"eta": 0.3, "new": 5})
+    assert json.loads((tmp_path / study_folder.STUDY).read_text()) == {"eta": 0.2, "new": 5}
     (tmp_path / study_folder.RESULTS).touch()
     with pytest.raises(ValueError, match="holds results with other settings"):
-        study_folder.claim(tmp_path, {"eta": 0.3})
+        study_folder.claim(tmp_path, {"eta": 0.3, "new": 5})
 
 
 def test_more_steps_go_on_and_a_failing_seed_leaves_the_rest(

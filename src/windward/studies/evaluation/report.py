@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Terminal
 
-from windward.atomic import write_bytes, write_rows
+from windward.atomic import prepare, write_bytes, write_rows
 from windward.studies.evaluation import numbers as stats
 from windward.studies.evaluation import page as evaluation_page
 from windward.studies.evaluation.evaluate import (
@@ -27,7 +27,7 @@ from windward.studies.evaluation.loading import load_model
 from windward.studies.evaluation.page import DIFFERENCE, wind_of
 from windward.studies.runs import results
 from windward.studies.runs.commands import command_line
-from windward.studies.runs.study_folder import claim
+from windward.studies.runs.study_folder import claim, refuse_others
 
 OPTIONS = ("gradient", "h", "sigma", "eta", "every_episodes", "weight_decay")
 """settings that go to RobustWrapper as they are, where given"""
@@ -42,10 +42,12 @@ def run(settings: Evaluate, console: Console, command: str | None = None) -> dic
     given = {name: getattr(settings, name) for name in OPTIONS}
     model = load_model(settings.model, settings.env, settings.algo, settings.vec_normalize)
     identity = {name: each for name, each in asdict(settings).items() if name != "out"}
-    out = claim(settings.out or default_out(settings), identity)
+    out = prepare(settings.out or default_out(settings))
+    refuse_others(out, identity)
 
     def keep(runs: dict[str, Runs], seeds: tuple[int, ...]) -> None:
-        write_rows(out / UNFINISHED, _episodes(runs, seeds))
+        # Only now: a mistyped argument, which `evaluate` refuses, is to hold no folder.
+        write_rows(claim(out, identity) / UNFINISHED, _episodes(runs, seeds))
 
     found = evaluate(
         model, settings.env, settings.disturbance, settings.channel, settings.signal,

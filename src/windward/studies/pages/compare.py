@@ -150,7 +150,9 @@ def _groups(first: list[dict[str, Any]], second: list[dict[str, Any]]) -> Iterat
             for final in finals
         ]
         far = [
-            {run.get("steps") for run in each[name]["runs"]} for each in (one, two) if name in each
+            {r.get("steps") for r in each[name]["runs"] if r["final_return"] is not None}
+            for each in (one, two)
+            if name in each
         ]
         if len(far) == 2 and len(set.union(*far)) > 1:
             yield Line(name, texts[0], texts[1], "not to be compared: unequally many steps")

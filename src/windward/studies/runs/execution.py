@@ -1,6 +1,7 @@
 """How the runs of a study are done: where, how many at once, or only planned."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -8,7 +9,7 @@ from typing import Literal
 from rich.console import Console
 
 from windward import checks
-from windward.agents.threads import cores
+from windward.agents.threads import bound_to
 from windward.studies.runs import publishing, ray_backend, runner
 from windward.studies.runs.runner import Outcome
 from windward.studies.runs.store import Run
@@ -53,17 +54,19 @@ def execute(runs: Sequence[Run], how: Execution, memory: int, console: Console) 
 
 def at_once(how: Execution, memory: int) -> int:
     """How many runs share this machine, where each needs so many bytes."""
-    return max(1, min(cores(), free_memory() // memory)) if how.jobs is None else how.jobs
+    return max(1, min(bound_to(), free_memory() // memory)) if how.jobs is None else how.jobs
 
 
 def free_memory() -> int:
-    """Bytes that can be had without swapping; a great many where the system does not say."""
-    try:
+    """Bytes that can be had without swapping, or that a container allows; 2**62 if nobody says."""
+    free = 2**62
+    with suppress(OSError):
         lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return 2**62
-    told = dict(line.split(":", 1) for line in lines)
-    return int(told["MemAvailable"].split()[0]) * 1024  # it says kB and means KiB
+        told = dict(line.split(":", 1) for line in lines)
+        free = int(told["MemAvailable"].split()[0]) * 1024  # it says kB and means KiB
+    with suppress(OSError, ValueError):  # ValueError: its "max" is no number
+        free = min(free, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return free
 
 
 def check(how: Execution) -> None:

@@ -33,11 +33,11 @@ class Owner:
     """A process, told from all others, and one hold of it."""
 
     host: str
-    space: str
-    """in which processes see each other: containers may share a host's name and see none of it"""
     pid: int
     started: str
     hold: str
+    space: str = ""
+    """in which processes see each other: containers may share a host's name and see none of it"""
 
     def __str__(self) -> str:
         return f"process {self.pid} on {self.host}"
@@ -110,7 +110,7 @@ class Lock:
     def __init__(self, folder: Path) -> None:
         self.path = folder / NAME
         began = started(os.getpid()) or ""
-        self.owner = Owner(socket.gethostname(), space(), os.getpid(), began, uuid.uuid4().hex)
+        self.owner = Owner(socket.gethostname(), os.getpid(), began, uuid.uuid4().hex, space())
         self._over = threading.Event()
         self._beats: threading.Thread | None = None
 

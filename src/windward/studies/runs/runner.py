@@ -118,7 +118,7 @@ class Watch:
         if failure is not None:
             self.say(f"failed: {run.name}: {failure}")
         elif not self._console.is_terminal:
-            self.say(f"finished {self._ended} of {len(self._runs)} runs: {run.name}")
+            self.say(f"run {self._ended} of {len(self._runs)} ended: {run.name}")
 
     def say(self, text: str) -> None:
         """A line."""

@@ -10,35 +10,44 @@ from windward.atomic import prepare, write_text
 from windward.studies.runs.locks import guard
 from windward.studies.runs.store import speaking_of
 
-STUDY = "study.json"
-
-
-RESULTS = "summary.json"
+STUDY, RESULTS = "study.json", "summary.json"
+"""the settings that a folder is for, and what is there once they have come to something"""
 
 
 def claim(out: Path, identity: dict[str, Any]) -> Path:
-    """Makes the folder for these settings, or refuses one that holds results of others.
-
-    A setting that did not exist when the results were made is not held against them.
-    """
+    """Makes the folder for these settings, or refuses one that is for others."""
     prepare(out)
-    ours = json.loads(json.dumps(identity, default=str))
-    path = out / STUDY
+    ours = _text(identity)
     with speaking_of(out), guard(out):
-        if not path.exists():
-            write_text(path, json.dumps(ours, indent=1) + "\n")
-            return out
-        try:
-            theirs = json.loads(path.read_text())
-        except ValueError as error:
-            raise ValueError(f"{path} is damaged ({error}): delete it") from error
-    changed = list(_changes("", theirs, ours))
+        refuse_others(out, identity)
+        path = out / STUDY
+        if not path.exists() or path.read_text() != ours:  # settings that are new since then
+            write_text(path, ours)
+    return out
+
+
+def refuse_others(out: Path, identity: dict[str, Any]) -> None:
+    """Refuses a folder that is for other settings, and writes nothing.
+
+    A setting that did not exist when the folder was made is not held against it.
+    """
+    path = out / STUDY
+    try:
+        theirs = json.loads(path.read_text())
+    except FileNotFoundError:
+        return
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged ({error}): delete it") from error
+    changed = list(_changes("", theirs, json.loads(_text(identity))))
     if changed:
         holds = "holds results with" if (out / RESULTS).exists() else "was begun with"
         raise ValueError(
             f"{out} {holds} other settings ({'; '.join(changed)}): give another --out, or delete it"
         )
-    return out
+
+
+def _text(identity: dict[str, Any]) -> str:
+    return json.dumps(identity, indent=1, default=str) + "\n"
 
 
 def _changes(prefix: str, theirs: Any, ours: Any) -> Iterator[str]:
