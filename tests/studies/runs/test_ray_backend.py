@@ -22,7 +22,7 @@ from windward.studies.headroom.settings import Headroom
 from windward.studies.linear import lds, lds_high
 from windward.studies.linear.lds import LdsLow
 from windward.studies.linear.lds_high import LdsHigh
-from windward.studies.runs import ray_backend, store
+from windward.studies.runs import locks, ray_backend, store
 from windward.studies.runs.execution import Execution, check
 from windward.studies.training.trainings import train, training
 
@@ -215,7 +215,12 @@ def test_a_node_that_dies_in_the_middle_costs_nothing_but_time(
             held = [run.name for run in runs if (run.folder(tmp_path) / "held").exists()]
             if len(held) == 2:
                 killed.extend(held)
+                starts = [(tmp_path / name / "starts.txt").read_text() for name in held]
+                workers = [int(each.split()[0]) for each in starts]
                 cluster.remove_node(nodes[0], allow_graceful=False)
+                # Its worker may outlive the node for a moment, in which it would finish the run.
+                while all(map(locks.started, workers)) and not self._over.wait(0.05):
+                    pass
                 (tmp_path / "gate").touch()
                 break
         look(self)
