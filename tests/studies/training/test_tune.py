@@ -112,7 +112,8 @@ def test_a_search_finds_a_point_and_says_how_to_run_it(tmp_path: Path, console: 
     assert len(summary["points"]) == 3
     assert summary["best"]["steps"] == 400
     assert summary["study"].startswith("windward run pendulum-sine --scale smoke --sigmas")
-    assert summary["command"].startswith("windward tune pendulum-sine --points 3 --decades 1.0")
+    assert summary["command"].startswith("windward tune pendulum-sine --scale smoke --out ")
+    assert summary["command"].endswith(" --points 3 --decades 1.0")
     assert json.loads((tmp_path / "out" / "summary.json").read_text()) == summary
     assert "Score over eta" in (tmp_path / "out" / "report.html").read_text()
 

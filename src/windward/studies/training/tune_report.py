@@ -12,6 +12,7 @@ from windward.studies.pages import report
 from windward.studies.pages.report import Chart, Points, Section, Table, Text
 from windward.studies.pages.words import lines
 from windward.studies.runs import results
+from windward.studies.runs.scale import SMOKE
 from windward.studies.runs.study_folder import writing
 
 SHOWN = 10
@@ -40,6 +41,8 @@ def write(
         f"weight decay {best['weight_decay']:.3g}: score {best['score']:.1f} after "
         f"{best['steps']:,} steps. {BASELINE}"
     )
+    if settings.scale == "smoke":
+        found = f"{SMOKE} {found}"
     with writing(out):
         summary = results.write_summary(
             out / "summary.json", command, settings, found=found, study=study, best=dict(best),
