@@ -112,10 +112,13 @@ def _claim(bpc: Row, bandit: Row) -> str:
     if min(len(bpc.headroom), len(bandit.headroom)) < 2:
         return "one system tells nothing of others"
     return {
-        (False, True): "as the paper says, Bandit GPC improves on LQR and BPC does not",
+        (False, True): "Bandit GPC improves on LQR and BPC not for sure, as the paper says",
         (True, True): "both improve on LQR, so that here BPC can be tuned to learn",
         (False, False): "neither improves on LQR for sure",
-        (True, False): "BPC improves on LQR and Bandit GPC does not, the paper's claim reversed",
+        (
+            True,
+            False,
+        ): "BPC improves on LQR and Bandit GPC not for sure, which the paper does not find",
     }[bool(student_interval(bpc.headroom).low > 0), bool(student_interval(bandit.headroom).low > 0)]
 
 
