@@ -309,6 +309,7 @@ def test_what_replays_found_is_what_acts():
     np.testing.assert_allclose(env.M, large, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_search_goes_on_and_begins_anew_when_the_record_has_doubled():
     env = made(length=30)
     ran(env, 30)

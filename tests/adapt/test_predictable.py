@@ -300,6 +300,7 @@ def test_auto_leaves_what_was_given() -> None:
     assert learning() is learning(**asked, lam=0.9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wind", "stays"), [(ww.envs.Uniform(0.1), False), (ww.envs.Sinusoid(0.25, 63), True)]
 )
