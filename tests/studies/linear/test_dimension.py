@@ -51,7 +51,7 @@ def test_dimension_writes_what_it_reports(
         mine = [r for r in rows if (int(r["d_x"]), r["method"]) == (point["d_x"], point["method"])]
         for key in ("regret_fixed", "regret_tuned"):
             mean = np.mean([float(row[key]) for row in mine])
-            np.testing.assert_allclose(mean, point[key].value, rtol=1e-5)
+            np.testing.assert_allclose(mean, point[key][0], rtol=1e-5)
         assert (point["hyper_fixed"] == point["hyper_tuned"]) or point["d_x"] == 6
     assert (tmp_path / "dimension.png").exists()
     assert "Regret, tuned at each d_x" in (tmp_path / "report.html").read_text()
