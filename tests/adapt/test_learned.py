@@ -149,6 +149,7 @@ def test_other_forms_take_it_too(learned):
     assert ww.RobustWrapper(world(), simulator=learned).signal == "pd3"
 
 
+@pytest.mark.slow
 def test_discrete_actions():
     base = ww.bases.load("CartPole-v1")
     sim = ww.fit_simulator("CartPole-v1", base, **SMALL)

@@ -14,6 +14,7 @@ from windward.studies.linear.random_systems import wind
 from windward.studies.runs.execution import Execution
 
 
+@pytest.mark.slow
 def test_writes_what_it_reports(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:

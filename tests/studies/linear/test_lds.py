@@ -19,6 +19,7 @@ from windward.studies.pages.report import Chart, Curve
 from windward.studies.runs.execution import Execution
 
 
+@pytest.mark.slow
 def test_lds_low_writes_what_it_reports(
     tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
