@@ -7,7 +7,7 @@ import numpy as np
 
 from windward import envs
 from windward.envs.ids import fgsm_pendulum
-from windward.envs.physics import physics_of
+from windward.simulators.physics import physics_of
 
 FOLDER = Path(__file__).parent
 GALLERY = [

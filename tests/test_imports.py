@@ -1,8 +1,8 @@
 """Imports point one way, and the core knows no environment, file or clock.
 
-types, checks, figures, atomic, files < core < linear, envs, bases < adapt < agents < studies <
-bench < cli. A module may import from layers before its own and from its own part; linear, envs and
-bases do not know each other. Within studies it is
+types, checks, figures, atomic, files < core < linear, bases < simulators < envs < adapt < agents <
+studies < bench < cli. A module may import from layers before its own and from its own part; linear
+and bases do not know each other. Within studies it is
 runs < pages < evaluation < linear, training, learning < headroom.
 The top-level ``windward/__init__.py`` gathers public names and is exempt; to import it is to import
 all that it gathers, so only layers after those may.
@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "windward"
 LAYERS = [
     {"types", "checks", "figures", "atomic", "files"},
     {"core"},
-    {"linear", "envs", "bases"},
+    {"linear", "bases"},
+    {"simulators"},
+    {"envs"},
     {"adapt"},
     {"agents"},
     {"studies"},
@@ -120,7 +122,11 @@ def test_imports_point_one_way(module):
         ("windward.core.algorithm", "from pathlib import Path", True),
         ("windward.linear.runs", "from pathlib import Path", False),
         ("windward.linear.runs", "from windward.envs import x", True),
-        ("windward.envs.runs", "from windward.bases import x", True),
+        ("windward.linear.runs", "from windward.bases import x", True),
+        ("windward.bases.x", "from windward.simulators import y", True),
+        ("windward.simulators.x", "from windward.bases import y", False),
+        ("windward.simulators.x", "from windward.envs import y", True),
+        ("windward.envs.x", "from windward.simulators import y", False),
         ("windward.adapt.x", "from windward.envs import y", False),
         ("windward.adapt.x", "from windward.agents import y", True),
         ("windward.studies.runs.x", "from windward.bench import y", True),

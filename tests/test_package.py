@@ -24,7 +24,7 @@ def test_environments_do_not_load_jax() -> None:
 import sys, gymnasium as gym, windward
 env = gym.make("windward/NoisyHopper-v0")
 env.reset(seed=0)
-sim = windward.envs.simulator(env)
+sim = windward.simulator(env)
 sim.predict(env.action_space.sample())
 env.step(env.action_space.sample())
 gym.make("windward/FGSMPendulum-v0")

@@ -11,7 +11,8 @@ import importlib
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from windward import envs
+from windward import envs, simulators
+from windward.simulators import simulator
 
 if TYPE_CHECKING:
     from windward import adapt, agents, bases, linear
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from windward.adapt.sources import PD1, PD2, PD3, Own
     from windward.adapt.vector import RobustVectorWrapper
     from windward.adapt.wrapper import RobustWrapper
-    from windward.bases.dynamics_files import load_simulator, save_simulator
-    from windward.bases.dynamics_fitting import fit_simulator
     from windward.bases.fitted import fit_values
     from windward.bases.storing import load_values, save_values
     from windward.core.algorithm import Algorithm
@@ -31,6 +30,8 @@ if TYPE_CHECKING:
     from windward.core.signals import Signal
     from windward.core.theorem import theorem_rates
     from windward.linear.gpc import gpc
+    from windward.simulators.fitting import fit_simulator
+    from windward.simulators.learned_files import load_simulator, save_simulator
     from windward.types import Info, Plan, State, Transition
 
 __version__ = version("windward")
@@ -71,6 +72,8 @@ __all__ = [
     "robustify",
     "save_simulator",
     "save_values",
+    "simulator",
+    "simulators",
     "theorem_rates",
 ]
 
@@ -81,8 +84,6 @@ _HOMES = {
     "windward.adapt.sources": ["PD1", "PD2", "PD3", "Own"],
     "windward.adapt.vector": ["RobustVectorWrapper"],
     "windward.adapt.wrapper": ["RobustWrapper"],
-    "windward.bases.dynamics_files": ["load_simulator", "save_simulator"],
-    "windward.bases.dynamics_fitting": ["fit_simulator"],
     "windward.bases.fitted": ["fit_values"],
     "windward.bases.storing": ["load_values", "save_values"],
     "windward.core.algorithm": ["Algorithm"],
@@ -92,6 +93,8 @@ _HOMES = {
     "windward.core.signals": ["Signal"],
     "windward.core.theorem": ["theorem_rates"],
     "windward.linear.gpc": ["gpc"],
+    "windward.simulators.fitting": ["fit_simulator"],
+    "windward.simulators.learned_files": ["load_simulator", "save_simulator"],
     "windward.types": ["Info", "Plan", "State", "Transition"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

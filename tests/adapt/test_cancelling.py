@@ -11,7 +11,7 @@ from windward.adapt.amended import Amended
 from windward.adapt.cancelling import cancelling, responses
 from windward.adapt.record import Visit
 from windward.adapt.replayed import Boxed, Drawn
-from windward.envs.physics.linear import LinearEnv
+from windward.simulators.linear import LinearEnv
 
 A = np.array([[0.9, 0.2], [0.0, 0.8]])
 B = np.array([[0.0], [0.5]])
@@ -27,7 +27,7 @@ def world(columns: np.ndarray = B) -> tuple[Amended, Boxed]:
     space = env.action_space
     assert isinstance(space, gym.spaces.Box)
     policy = Boxed(space, lambda x: np.zeros((len(x), d_u)))
-    return Amended(ww.envs.simulator(env), d_u, policy.coded), policy
+    return Amended(ww.simulator(env), d_u, policy.coded), policy
 
 
 def visits(wind: np.ndarray) -> list[Visit]:

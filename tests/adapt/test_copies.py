@@ -52,7 +52,7 @@ def test_copies_of_pd3(copy_of, by_name, noisy):
     """Disturbed environments come back without their state, so from a reset on."""
     env = made(simulator={"noisy": noisy, "copies": 4})
     if not by_name:
-        signal = ww.PD3(ww.envs.simulator(env.env, noisy=noisy))
+        signal = ww.PD3(ww.simulator(env.env, noisy=noisy))
         env = ww.RobustWrapper(env.env, signal, seed=3, **SETTINGS)
     x, _ = env.reset(seed=0)
     drive(env, policy, 20, x)

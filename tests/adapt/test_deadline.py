@@ -86,7 +86,7 @@ SIGNALS = {
     "pd2": lambda plant, time: ww.PD2(values_of(VectorValues, "Q", time)),
     "pd1": lambda plant, time: ww.PD1(values_of(ScalarValues, "V", time)),
     "pd3": lambda plant, time: ww.PD3(
-        ww.envs.simulator(plant, noisy=False, step=slowly(predicted, time), state=lambda env: env.x)
+        ww.simulator(plant, noisy=False, step=slowly(predicted, time), state=lambda env: env.x)
     ),
 }
 

@@ -190,7 +190,7 @@ def source(kind, how, plant):
         return ww.adapt.Own(failing(true_w, how), 2)
     if kind == "pd3":
         step = failing(lambda x, u: x @ A.T + u @ B.T, how)
-        simulator = ww.envs.simulator(
+        simulator = ww.simulator(
             plant, noisy=False, state=lambda env: env.x,
             step=lambda x, u: (step(x, u), np.zeros(len(x)), np.zeros(len(x), bool)),
         )  # fmt: skip

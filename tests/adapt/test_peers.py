@@ -157,7 +157,7 @@ def test_an_online_map_is_learned_in_the_wind(kind):
 
 def test_a_simulator_that_reads_observations_has_the_same_map():
     env = gym.make("Pendulum-v1")
-    source = ObservedPD3(ww.envs.simulator(env, noisy=False))
+    source = ObservedPD3(ww.simulator(env, noisy=False))
     live, observed = DisturbanceObserver(env), DisturbanceObserver(env, source)
     for peer in (live, observed):
         peer.reset(seed=0)

@@ -83,7 +83,7 @@ def simulated(x, u):
 
 def test_pd3_from_a_users_simulator():
     plant = Plant(wind(T))
-    simulator = ww.envs.simulator(plant, step=simulated, state=lambda env: env.x, noisy=False)
+    simulator = ww.simulator(plant, step=simulated, state=lambda env: env.x, noisy=False)
     env = ww.RobustWrapper(plant, ww.PD3(simulator), seed=SEED, **SETTINGS)
     told = run_wrapped(plant, env)
     assert_equal_runs(plant, told, env.M, scanned("pd3"))

@@ -49,7 +49,7 @@ def test_pd3_without_a_disturbance_is_zero():
 def test_pd3_in_observation_coordinates():
     inner = ww.envs.Disturbed(gym.make("Pendulum-v1"), ww.envs.Uniform(0.1), channel="qvel")
     inner.reset(seed=0)
-    signal = ww.PD3(ww.envs.simulator(inner, noisy=False), coordinates="observation")
+    signal = ww.PD3(ww.simulator(inner, noisy=False), coordinates="observation")
     env = ww.RobustWrapper(inner, signal)
     for _, told, *_, info in steps_of(env, lambda x: np.zeros(1, np.float32), 10):
         w = np.array([0.0, 0.0, info["disturbance"]["qvel"][0]])
@@ -176,8 +176,8 @@ def test_what_is_missing_and_what_would_work():
 def test_pd3_of_another_environment_is_refused():
     here, there = gym.make("Pendulum-v1"), gym.make("Pendulum-v1")
     with pytest.raises(ValueError, match="another environment"):
-        ww.RobustWrapper(here, ww.PD3(ww.envs.simulator(there)))
-    own = ww.RobustWrapper(here, ww.PD3(ww.envs.simulator(here)))
+        ww.RobustWrapper(here, ww.PD3(ww.simulator(there)))
+    own = ww.RobustWrapper(here, ww.PD3(ww.simulator(here)))
     assert own.signal == "pd3"
 
 

@@ -5,7 +5,7 @@ import pytest
 from windward.adapt import PD2
 from windward.bench import overhead
 from windward.bench.overhead import BenchOverhead, run
-from windward.envs.simulators import Simulator
+from windward.simulators import Simulator
 
 from .clock import Clock
 

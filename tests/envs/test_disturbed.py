@@ -15,7 +15,7 @@ from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from gymnasium.utils.env_checker import check_env
 from scipy.linalg import solve_discrete_are
 
-from windward import envs
+from windward import envs, simulators
 
 MUJOCO = ("InvertedPendulum-v5", "Hopper-v5", "HalfCheetah-v5", "Reacher-v5", "Ant-v5")
 CLASSIC = ("Pendulum-v1", "CartPole-v1")
@@ -245,7 +245,7 @@ def test_actions_reach_the_wind_through_wrappers() -> None:
 
 def test_a_wrapper_with_a_memory_inside_is_refused_for_the_state_and_not_for_forces() -> None:
     stacked = gym.wrappers.FrameStackObservation(make("Hopper-v5"), 2)
-    with pytest.raises(envs.Unsupported, match="FrameStackObservation"):
+    with pytest.raises(simulators.Unsupported, match="FrameStackObservation"):
         envs.Disturbed(stacked, envs.Bias(0.1), "qpos")
     env = envs.Disturbed(stacked, envs.Bias(0.1), "force:torso")
     env.reset(seed=0)
@@ -724,7 +724,7 @@ def test_the_adversary_ends_an_episode_sooner_than_noise_of_its_size() -> None:
 
 def test_a_gradient_that_is_not_a_number_is_an_error() -> None:
     broken = envs.GradientSign(0.1, gradient=lambda x: x * np.nan)
-    with pytest.raises((ValueError, envs.Unstable)):  # noqa: PT012 - it may see it at once
+    with pytest.raises((ValueError, simulators.Unstable)):  # noqa: PT012 - it may see it at once
         env = envs.Disturbed(make("InvertedPendulum-v5"), broken, "state")
         env.reset(seed=0)
         env.step(np.zeros(1))
@@ -915,7 +915,7 @@ def test_a_push_that_breaks_mujoco_is_an_error_and_a_reset_goes_on(
     impulse = envs.Impulse(size, at=1)
     env = envs.Disturbed(make("HalfCheetah-v5"), impulse, channel.replace("leg", "bthigh"))
     env.reset(seed=0)
-    with pytest.raises(envs.Unstable, match="disturbance is too strong"):  # noqa: PT012
+    with pytest.raises(simulators.Unstable, match="disturbance is too strong"):  # noqa: PT012
         for _ in range(3):  # a state is only found out in the step after
             env.step(np.zeros(6))
     env.reset(seed=0)

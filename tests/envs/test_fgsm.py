@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_are
 
-from windward.envs import Disturbed, GradientSign, Unsupported, simulator
+from windward.envs import Disturbed, GradientSign
 from windward.envs.gradient_sign import linearise
-from windward.envs.physics import dynamics_of
+from windward.simulators import Unsupported, simulator
+from windward.simulators.physics import dynamics_of
 
 
 def test_the_linearised_pendulum_is_the_one_of_the_equations() -> None:

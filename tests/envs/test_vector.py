@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
 
-from windward import envs
+from windward import envs, simulators
 
 BOUNDARY = (
     ["ou:scale=0.2", "gaussian:scale=0.05", "sine:amp=0.5,period=7,phase=random"],
@@ -280,7 +280,7 @@ def test_closing_restores_the_parameters_of_all_rows() -> None:
 @pytest.mark.parametrize("channel", ["qvel", "force:torso", "nonsense"])
 def test_channels_out_of_reach_are_named_with_what_there_is(channel: str) -> None:
     with pytest.raises(
-        envs.Unsupported, match=f"(?s)has action, observation, reward.*{channel}.*make_vec"
+        simulators.Unsupported, match=f"(?s)has action, observation, reward.*{channel}.*make_vec"
     ):
         envs.DisturbedVector(opaque(), envs.Bias(0.1), channel)
 

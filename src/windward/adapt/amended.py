@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from windward.bases.dynamics import LearnedSimulator
-from windward.envs.simulators import Simulator
+from windward.simulators import Simulator
+from windward.simulators.learned import LearnedSimulator
 
 
 class Amended:

@@ -17,12 +17,12 @@ from windward.adapt.module import Module
 from windward.adapt.replayed import Boxed, Drawn, Replayed
 from windward.adapt.search import Search
 from windward.adapt.sources import PD3, ObservedPD3, Source
-from windward.bases.dynamics import LearnedSimulator, percent
 from windward.bases.policies import logits_of, predictor
 from windward.bases.sb3 import critic_of, library_of
 from windward.core.algorithm import Algorithm
 from windward.core.recipes import dmf_gpc, mf_gpc
-from windward.envs.simulators import Simulator
+from windward.simulators import Simulator
+from windward.simulators.learned import LearnedSimulator, percent
 
 COUNTERFACTUAL = "counterfactual"
 PAPERS = (

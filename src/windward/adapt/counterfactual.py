@@ -26,8 +26,8 @@ from windward.adapt.record import Record, Start
 from windward.adapt.replay import replay
 from windward.adapt.replayed import Replayed
 from windward.adapt.search import Search
-from windward.bases.dynamics import LearnedSimulator
-from windward.envs.simulators import Simulator
+from windward.simulators import Simulator
+from windward.simulators.learned import LearnedSimulator
 
 LONG = 3  # replays that an episode must be longer than for them to be spread over all of it
 SURER = 2  # times as many judges as usual that are asked as well before M begins to act

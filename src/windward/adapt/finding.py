@@ -6,9 +6,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from windward import checks, envs
+from windward import checks, simulators
 from windward.adapt.sources import PD1, PD2, PD3, ObservedPD3, Own, Source
-from windward.bases.dynamics import LearnedSimulator
+from windward.simulators.learned import LearnedSimulator
 
 NAMES = ("pd1", "pd2", "pd3", "auto")
 
@@ -25,7 +25,7 @@ def find_source(
     """The source that a user means by a name, an object or a function.
 
     `environments` are those within reach, one for each row, or None; `observed` says that they are
-    not the ones that run. `simulator` has options of `envs.simulator`, or was learned.
+    not the ones that run. `simulator` has options of `windward.simulator`, or was learned.
     """
     if isinstance(signal, str):
         checks.choice("signal", signal, NAMES)
@@ -86,24 +86,24 @@ def _pd3(
         )
     if simulator is not None and not isinstance(simulator, dict):
         raise ValueError(
-            "simulator= takes the options of windward.envs.simulator, or what "
+            "simulator= takes the options of windward.simulator, or what "
             f"windward.fit_simulator gives; got {simulator!r}"
         )
     options = {"noisy": False, **(simulator or {})}
     try:
-        made = [envs.simulator(each, **options) for each in environments]
+        made = [simulators.simulator(each, **options) for each in environments]
         if observed:
             # Refused now, not at the first step.
             _refuse_hidden(made[0], environments[0])
             return ObservedPD3(made[0])
     except TypeError as error:
-        raise ValueError(f"simulator= takes the options of windward.envs.simulator: {error}") from (
+        raise ValueError(f"simulator= takes the options of windward.simulator: {error}") from (
             error
         )
     return PD3(made)
 
 
-def _refuse_hidden(simulator: envs.Simulator, env: gym.Env) -> None:
+def _refuse_hidden(simulator: simulators.Simulator, env: gym.Env) -> None:
     """Refuses now, not at the first step, observations that do not tell the state."""
     try:
         simulator.state_of(np.zeros(env.observation_space.shape or ()))
@@ -120,7 +120,7 @@ def _refuse_foreign(signal: PD3, environments: Sequence[gym.Env] | None) -> None
     if len(mine) != len(theirs) or any(a is not b for a, b in zip(mine, theirs, strict=True)):
         raise ValueError(
             "PD3's simulator is of another environment than the one that runs: make it with "
-            "windward.envs.simulator(env) of this one, or say signal='pd3' and simulator={...}"
+            "windward.simulator(env) of this one, or say signal='pd3' and simulator={...}"
         )
 
 

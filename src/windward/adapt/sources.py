@@ -13,12 +13,12 @@ import numpy as np
 
 from windward import checks
 from windward.bases.critics import Critic, VectorCritic
-from windward.bases.dynamics import LearnedSimulator
 from windward.bases.sb3 import critic_of
 from windward.bases.values import Values
 from windward.core import signals
 from windward.core.signals import Signal
-from windward.envs.simulators import Simulator
+from windward.simulators import Simulator
+from windward.simulators.learned import LearnedSimulator
 
 Aux = dict[str, np.ndarray]
 
@@ -205,7 +205,7 @@ class PD3:
         self.simulators = [simulator] if isinstance(simulator, Simulator) else list(simulator)
         if not self.simulators or not all(isinstance(each, Simulator) for each in self.simulators):
             raise ValueError(
-                "PD3 needs a simulator made by windward.envs.simulator(env), or a list of them; "
+                "PD3 needs a simulator made by windward.simulator(env), or a list of them; "
                 f"got {simulator!r}"
             )
         self.coordinates = coordinates

@@ -2,7 +2,7 @@
 
 from windward.adapt.counterfactual import Counterfactual
 from windward.adapt.guard import Guard
-from windward.bases.dynamics import percent
+from windward.simulators.learned import percent
 
 SATURATED = 0.5
 """share of an episode's actions that are cut off, from which on it is told"""

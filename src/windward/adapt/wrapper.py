@@ -30,7 +30,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         `PD2(values)`, `PD3(simulator)`, or a function (x, u, reward, x_next) -> ŵ.
       model: the base policy, or its fitted values, where "pd1" and "pd2" find V and Q.
       logits: for discrete actions: a model, or a function on rows of observations.
-      simulator: for "pd3": options of `windward.envs.simulator`, one noise-free step if None; or
+      simulator: for "pd3": options of `windward.simulator`, one noise-free step if None; or
         what `windward.fit_simulator` gives.
       h: memory. seed: of the noise, and of replays.
       gradient: how M is learned. "reinforce" is the paper's; "residual", "quadratic", "response"

@@ -15,7 +15,7 @@ Form = Literal["vector_head", "critic_units"]
 Coordinates = Literal["observation", "state"]
 ONLY_FOR = {"form": "pd2", "simulator": "pd3", "coordinates": "pd3"}
 SIMULATOR = ("copies", "noisy", "seed", "scale")
-"""options of `windward.envs.simulator` that a file can hold"""
+"""options of `windward.simulator` that a file can hold"""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Robust:
     form: Form = "vector_head"
     """where pd2 finds vector values: a head of its own, or the critic's first units"""
     simulator: dict[str, float] = field(default_factory=dict)
-    """pd3: options of windward.envs.simulator; 4 noisy copies if left out"""
+    """pd3: options of windward.simulator; 4 noisy copies if left out"""
     coordinates: Coordinates = "observation"
     """pd3: what is compared with the simulator's prediction"""
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from windward import checks, envs
+from windward import checks, simulators
 from windward.adapt.sources import PD1, PD2, PD3, Source
 from windward.agents.robust import Robust
 from windward.bases.critics import NetworkCritic, VectorCritic
@@ -52,7 +52,7 @@ class Valuing(NamedTuple):
 def simulated(robust: Robust, environments: Sequence[gym.Env], seeds: Sequence[int]) -> PD3:
     """PD3 of environments, each with its simulator: 4 noisy copies as in the paper, if unsaid."""
     made = [
-        envs.simulator(env, **{**robust.simulator, "seed": seed})  # type: ignore[arg-type]
+        simulators.simulator(env, **{**robust.simulator, "seed": seed})  # type: ignore[arg-type]
         for env, seed in zip(environments, seeds, strict=True)
     ]
     return PD3(made, robust.coordinates)

@@ -12,7 +12,8 @@ import mujoco
 import numpy as np
 from mujoco import rollout
 
-from windward.envs import Disturbed, simulator
+from windward.envs import Disturbed
+from windward.simulators import simulator
 from windward.studies.runs.results import versions
 
 ENV = "Hopper-v5"

@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from windward.envs.physics import Physics, physics_of
+from windward.simulators.base import Physics
+from windward.simulators.physics import physics_of
 
 Stage = Literal["action", "push", "parameter", "state", "observation", "reward"]
 PHYSICAL = ("qpos", "qvel", "state", "force", "torque", "mass", "friction", "gravity", "gain")
@@ -100,14 +101,3 @@ def resolve(name: Any, env: gym.Env, physics: Physics | None) -> Channel:
             f"{possible}"
         )
     raise ValueError(f"there is no channel {name!r}; {possible}")
-
-
-def within(value: Any, w: np.ndarray, space: gym.spaces.Box) -> np.ndarray:
-    """value + w, with w cut where it would leave the space; a value outside already stays."""
-    value = np.asarray(value)
-    moved = np.clip(
-        value + w, np.minimum(space.low, value), np.maximum(space.high, value), dtype=np.float64
-    )
-    if np.issubdtype(space.dtype, np.integer):
-        return np.rint(moved).astype(space.dtype)
-    return moved.astype(value.dtype if np.issubdtype(value.dtype, np.floating) else space.dtype)

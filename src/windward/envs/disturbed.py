@@ -7,13 +7,16 @@ import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
 from windward import checks
-from windward.envs import layers
-from windward.envs.channels import Channel, resolve, within
+from windward.envs.channels import Channel, resolve
 from windward.envs.gradient_sign import Gradient, GradientSign
-from windward.envs.physics import Unsupported, dynamics_of, physics_of
 from windward.envs.schedules import When
 from windward.envs.specs import as_specs, text_of
-from windward.envs.streams import Stream
+from windward.envs.streams import Redraw, Stream
+from windward.simulators import wrappers
+from windward.simulators.parameters import Parameters
+from windward.simulators.physics import dynamics_of, physics_of
+from windward.simulators.shell import Unsupported
+from windward.simulators.wrappers import within
 
 
 class Push(NamedTuple):
@@ -76,7 +79,7 @@ class Disturbed(
     def _bind(self) -> None:
         """Finds the physics and the channels."""
         self._physics = physics_of(self.unwrapped)
-        inner = list(layers.chain(self.env))
+        inner = list(wrappers.chain(self.env))
         depth = sum(isinstance(layer, Disturbed) for layer in inner)
         self.pushes = [self._make(spec, (depth, i), inner) for i, spec in enumerate(self._specs)]
         stages = {
@@ -88,11 +91,11 @@ class Disturbed(
         self._on_observation, self._on_reward = stages["observation"], stages["reward"]
         self._adversary = any(push.gradient is not None for push in self._on_state)
         if self._on_state:
-            layers.check_inside(inner)
+            wrappers.check_inside(inner)
         if self._on_push and self._physics is not None and self._physics.steered:
             for layer in inner:
-                layers.maps(layer)  # refuses one that hides the action
-        self._inner = [layer for layer in inner if type(layer) not in layers.PASSIVE]
+                wrappers.maps(layer)  # refuses one that hides the action
+        self._inner = [layer for layer in inner if type(layer) not in wrappers.PASSIVE]
         self._written: dict[str, np.ndarray] = {}
         self._seen: list[np.ndarray] = []
         self._refuse_twice(inner)
@@ -115,7 +118,7 @@ class Disturbed(
                 f"gradient-sign disturbs a state or an observation; channel {channel.name!r} is "
                 "neither"
             )
-        dynamics = dynamics_of(self.unwrapped, nominal_parameters(inner))
+        dynamics = dynamics_of(self.unwrapped, wrappers.nominal_parameters(inner))
         assert dynamics is not None
         return disturbance.gradient_for(dynamics, dynamics.rest())
 
@@ -174,9 +177,9 @@ class Disturbed(
         if physics is not None:
             physics.check()
             if self._on_state and self._shift(told):
-                observation, terminated = physics.refresh(layers.act_through(self._inner, action))
+                observation, terminated = physics.refresh(wrappers.act_through(self._inner, action))
                 if self._inner:
-                    observation = layers.observe_through(self._inner, observation)
+                    observation = wrappers.observe_through(self._inner, observation)
         if self._on_observation:
             observation = self._observe(observation, told)
         for push in self._on_reward:
@@ -189,7 +192,7 @@ class Disturbed(
         """A step with forces on."""
         physics = self._physics
         assert physics is not None
-        inner = layers.act_through(self._inner, action) if physics.steered else action
+        inner = wrappers.act_through(self._inner, action) if physics.steered else action
         try:
             for push in self._on_push:
                 physics.push(push.channel.part, inner, _told(told, push))
@@ -261,6 +264,26 @@ class Disturbed(
             observation = within(observation, w, self.env.observation_space)  # type: ignore[arg-type]
         return observation
 
+    def fresh_noise(self, rng: np.random.Generator) -> list[tuple[Channel, Redraw]]:
+        """Its iid disturbances for the copies of a simulator, drawn from `rng`."""
+        return [
+            (push.channel, Redraw(push.stream, rng))
+            for push in self.pushes
+            if push.stream.disturbance.iid
+        ]
+
+    @property
+    def nominal_parameters(self) -> Parameters | None:
+        """The parameters from before any disturbance by this one or by those inside it.
+
+        None where none disturbs them. The innermost Disturbed was there first.
+        """
+        found = [layer for layer in wrappers.chain(self) if isinstance(layer, Disturbed)]
+        if not any(layer._on_parameter for layer in found):
+            return None
+        physics = found[-1]._physics
+        return None if physics is None else physics.parameters
+
     def close(self) -> None:
         """Sets parameters back and closes the environment."""
         self._restore()
@@ -284,18 +307,6 @@ class Disturbed(
         if first is not None and self._physics is not None:
             self._physics.parameters.first.update(first)  # type: ignore[attr-defined]
             self._physics.parameters.restore()
-
-
-def nominal_parameters(wrappers: list[gym.Wrapper]) -> Any:
-    """The parameters from before any disturbance; None where no wrapper disturbs them.
-
-    The innermost Disturbed was there first.
-    """
-    found = [layer for layer in wrappers if isinstance(layer, Disturbed)]
-    if not any(layer._on_parameter for layer in found):
-        return None
-    physics = found[-1]._physics
-    return None if physics is None else physics.parameters
 
 
 def _told(told: dict[str, np.ndarray], push: Push) -> np.ndarray:

@@ -9,7 +9,8 @@ from scipy.linalg import solve_discrete_are
 
 from windward import checks
 from windward.envs.disturbances import Ask, Numbers, Rows, freeze, not_negative
-from windward.envs.physics import Dynamics, Unsupported
+from windward.simulators.base import Dynamics
+from windward.simulators.shell import Unsupported
 
 Gradient = Callable[[np.ndarray], np.ndarray]
 

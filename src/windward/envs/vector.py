@@ -7,13 +7,14 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
 from windward import checks
-from windward.envs.channels import Channel, within
+from windward.envs.channels import Channel
 from windward.envs.disturbed import Disturbed, merge
 from windward.envs.gradient_sign import GradientSign
-from windward.envs.physics import Unsupported
 from windward.envs.schedules import When
 from windward.envs.specs import Spec, as_specs
 from windward.envs.streams import Stream
+from windward.simulators.shell import Unsupported
+from windward.simulators.wrappers import within
 
 Told = dict[str, np.ndarray]
 """Channels -> what each row got, and _channels -> which rows did, as vector infos have it."""

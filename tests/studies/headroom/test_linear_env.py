@@ -9,7 +9,7 @@ from gymnasium.utils.env_checker import check_env
 from rich.console import Console
 
 import windward as ww
-from windward.envs.physics.linear import LinearEnv
+from windward.simulators.linear import LinearEnv
 from windward.studies.evaluation.episodes import Actor, play
 from windward.studies.evaluation.loading import load_model
 from windward.studies.headroom import headroom as study
@@ -25,7 +25,7 @@ def test_is_the_system_that_it_is_named_after(size: tuple[int, int]) -> None:
     env, policy = gym.make(linear_env.env_id(*size)), linear_env.Lqr(*size)
     w = 0.1 * np.random.default_rng(0).normal(size=(200, size[0]))
     pushed = ww.envs.Disturbed(env, ww.envs.Recorded(w), "state")
-    simulator = ww.envs.simulator(pushed, noisy=False)
+    simulator = ww.simulator(pushed, noisy=False)
     x, _ = pushed.reset(seed=3)
     start, costs, gaps, steps, ended = x, [], [], 0, False
     while not ended:
@@ -71,7 +71,7 @@ def test_actions_are_cut_off_and_half_of_them_does() -> None:
 def test_what_a_simulator_knows() -> None:
     env = gym.make(linear_env.env_id(2, 1))
     env.reset(seed=0)
-    simulator = ww.envs.simulator(env)
+    simulator = ww.simulator(env)
     x, u = np.random.default_rng(0).normal(size=(2, 5, 2))
     x_next, cost, terminated = simulator.step(x, u[:, :1])
     assert not terminated.any()

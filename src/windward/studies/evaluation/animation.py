@@ -14,7 +14,8 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
-from windward.envs.physics import Physics, physics_of
+from windward.simulators.base import Physics
+from windward.simulators.physics import physics_of
 from windward.studies.pages.report import Animation
 
 STEPS = 1000  # of an episode that are kept at most, which keeps a page small

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from windward import checks
 from windward.adapt import RobustWrapper
 from windward.envs import Disturbed
-from windward.envs.layers import chain
+from windward.simulators.wrappers import chain
 from windward.studies.evaluation.animation import Filming, Scene
 from windward.studies.evaluation.episodes import (
     Actor,

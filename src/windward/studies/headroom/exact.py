@@ -9,7 +9,7 @@ Bounds of the actions are left out, which are far beyond what is used.
 
 import numpy as np
 
-from windward.envs.physics.linear import LinearEnv
+from windward.simulators.linear import LinearEnv
 
 
 def best(env: LinearEnv, K: np.ndarray, starts: np.ndarray, windows: np.ndarray) -> np.ndarray:

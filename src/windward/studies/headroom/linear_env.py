@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from windward.envs.physics.linear import LinearEnv
+from windward.simulators.linear import LinearEnv
 from windward.studies.linear.random_systems import problem
 
 STEPS = 200

@@ -16,8 +16,8 @@ from windward import envs
 from windward.adapt import RobustWrapper
 from windward.adapt.peers import DisturbanceObserver, L1Augmentation
 from windward.agents.residual import ResidualPolicy
-from windward.bases.dynamics import LearnedSimulator
-from windward.bases.dynamics_fitting import fit_simulator
+from windward.simulators.fitting import fit_simulator
+from windward.simulators.learned import LearnedSimulator
 from windward.studies.evaluation.loading import load_model
 from windward.studies.headroom.cases import SHIPPED, Case
 

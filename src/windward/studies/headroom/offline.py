@@ -20,7 +20,7 @@ from rich.progress import track
 from windward import checks, files
 from windward.adapt import cma
 from windward.atomic import write_text
-from windward.envs.physics.linear import LinearEnv
+from windward.simulators.linear import LinearEnv
 from windward.studies.evaluation.loading import load_model
 from windward.studies.headroom import exact as headroom_exact
 from windward.studies.headroom.cases import CASES, SEARCH_SEED

@@ -17,9 +17,10 @@ from windward.adapt.replayed import Boxed
 from windward.bases import predictor
 from windward.bases.actions import ActionCode
 from windward.envs import Disturbed
-from windward.envs import simulator as simulator_of
 from windward.envs.disturbed import Push
-from windward.envs.physics import Dynamics, dynamics_of
+from windward.simulators import simulator as simulator_of
+from windward.simulators.base import Dynamics
+from windward.simulators.physics import dynamics_of
 from windward.studies.evaluation.loading import load_model, logits_for
 from windward.studies.headroom.cases import Case
 

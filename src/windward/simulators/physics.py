@@ -6,18 +6,15 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 
-from windward.envs.physics.base import Dynamics, Physics, Unstable
-from windward.envs.physics.classic import (
+from windward.simulators.base import Dynamics, Physics
+from windward.simulators.classic import (
     CartPoleDynamics,
     CartPolePhysics,
     PendulumDynamics,
     PendulumPhysics,
 )
-from windward.envs.physics.linear import LinearDynamics, LinearEnv, LinearPhysics
-from windward.envs.physics.mujoco import MujocoDynamics, MujocoPhysics
-from windward.envs.physics.shell import Unsupported
-
-__all__ = ["Dynamics", "Physics", "Unstable", "Unsupported", "dynamics_of", "physics_of"]
+from windward.simulators.linear import LinearDynamics, LinearEnv, LinearPhysics
+from windward.simulators.mujoco import MujocoDynamics, MujocoPhysics
 
 _KNOWN: list[tuple[Any, Any, Any]] = [
     (MujocoEnv, MujocoPhysics, MujocoDynamics),

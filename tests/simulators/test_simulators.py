@@ -14,7 +14,8 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 from gymnasium.envs.mujoco.hopper_v5 import HopperEnv
 from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 
-from windward.envs import Disturbed, Interval, Unsupported, simulator
+from windward.envs import Disturbed, Interval
+from windward.simulators import Unsupported, simulator
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*is out of date:DeprecationWarning"),

@@ -3,23 +3,33 @@
 Actions pass through `ActionWrapper`s, observations and rewards through their stateless kinds; time
 limits, checkers and recorders leave all three alone. A wrapper class of one's own that leaves the
 dynamics alone says `see_through = True`.
+
+A wrapper that disturbs, as `windward.envs.Disturbed` does, is left out by simulators. Its class may
+offer them two things, and no other is asked of it:
+
+`fresh_noise(rng)`     its iid disturbances as (`Place`, `Noise`), drawn anew from a simulator's own
+                       generator; none without it.
+`nominal_parameters`   `Parameters` that remember the values from before any disturbance by it or by
+                       wrappers inside it, or None where these disturb none. The outermost wrapper
+                       that has it is asked.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
 
 import gymnasium as gym
-from gymnasium import wrappers
+import numpy as np
 
-from windward.envs.physics import Unsupported
+from windward.simulators.parameters import Parameters
+from windward.simulators.shell import Unsupported
 
-PASSIVE = (wrappers.PassiveEnvChecker, wrappers.OrderEnforcing, wrappers.TimeLimit)
+PASSIVE = (gym.wrappers.PassiveEnvChecker, gym.wrappers.OrderEnforcing, gym.wrappers.TimeLimit)
 """Wrappers that neither change what passes nor draw conclusions from it."""
 _RECORDERS = (
-    wrappers.RecordEpisodeStatistics,
-    wrappers.RecordVideo,
-    wrappers.RenderCollection,
-    wrappers.HumanRendering,
+    gym.wrappers.RecordEpisodeStatistics,
+    gym.wrappers.RecordVideo,
+    gym.wrappers.RenderCollection,
+    gym.wrappers.HumanRendering,
     "stable_baselines3.common.monitor.Monitor",
 )
 """Wrappers that change nothing but record what passes."""
@@ -28,6 +38,41 @@ _MAPS: dict[Any, str] = {
     gym.ObservationWrapper: "observation",
     gym.RewardWrapper: "reward",
 }
+
+
+class Place(Protocol):
+    """Where in a step noise enters."""
+
+    @property
+    def name(self) -> str:
+        """The place in words."""
+        ...
+
+    @property
+    def stage(self) -> str:
+        """Of "action", "push" and "state"; a simulator leaves out noise on anything else."""
+        ...
+
+    @property
+    def part(self) -> str:
+        """The name of the force, or of the part of the state."""
+        ...
+
+
+class Noise(Protocol):
+    """An iid disturbance, drawn anew."""
+
+    def next(self, n: int) -> np.ndarray:
+        """n rows for the coming step."""
+        ...
+
+    def memory(self) -> dict[str, Any]:
+        """Where it is, as JSON can hold it."""
+        ...
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Goes on from there; the generator is then anywhere."""
+        ...
 
 
 def chain(env: gym.Env) -> Iterator[gym.Wrapper]:
@@ -56,7 +101,7 @@ def maps(layer: gym.Wrapper) -> str:
     kind = type(layer)
     if getattr(kind, "see_through", False) or _is(layer, PASSIVE) or _is(layer, _RECORDERS):
         return ""
-    stateful = isinstance(layer, wrappers.AddRenderObservation) or kind.__module__.startswith(
+    stateful = isinstance(layer, gym.wrappers.AddRenderObservation) or kind.__module__.startswith(
         "gymnasium.wrappers.stateful_"
     )
     for base, name in _MAPS.items():
@@ -92,6 +137,21 @@ def act_through(layers: list[gym.Wrapper], action: Any) -> Any:
     return action
 
 
+def fresh_noise(layer: gym.Wrapper, rng: np.random.Generator) -> Sequence[tuple[Place, Noise]]:
+    """The iid disturbances of a layer, drawn from `rng`."""
+    if not hasattr(type(layer), "fresh_noise"):
+        return []
+    return layer.fresh_noise(rng)  # type: ignore[attr-defined]
+
+
+def nominal_parameters(layers: list[gym.Wrapper]) -> Parameters | None:
+    """The parameters from before any disturbance; None where no layer disturbs them."""
+    for layer in layers:
+        if hasattr(type(layer), "nominal_parameters"):
+            return layer.nominal_parameters  # type: ignore[attr-defined]
+    return None
+
+
 def check_inside(layers: list[gym.Wrapper]) -> None:
     """Refuses layers inside Disturbed that would record an observation or end it then changes."""
     for layer in layers:
@@ -101,3 +161,14 @@ def check_inside(layers: list[gym.Wrapper]) -> None:
                 f"{type(layer).__name__} inside Disturbed would record observations and ends that "
                 "the disturbance of the state then changes: put it outside, around Disturbed"
             )
+
+
+def within(value: Any, w: np.ndarray, space: gym.spaces.Box) -> np.ndarray:
+    """value + w, with w cut where it would leave the space; a value outside already stays."""
+    value = np.asarray(value)
+    moved = np.clip(
+        value + w, np.minimum(space.low, value), np.maximum(space.high, value), dtype=np.float64
+    )
+    if np.issubdtype(space.dtype, np.integer):
+        return np.rint(moved).astype(space.dtype)
+    return moved.astype(value.dtype if np.issubdtype(value.dtype, np.floating) else space.dtype)

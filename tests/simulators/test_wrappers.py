@@ -1,5 +1,6 @@
 """What windward sees through, what it refuses, and what it says then."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -7,8 +8,16 @@ import numpy as np
 import pytest
 from gymnasium import wrappers
 
-from windward.envs import Disturbed, Unsupported
-from windward.envs.layers import act_through, chain, check_inside, maps, observe_through
+from windward.envs import Disturbed
+from windward.simulators import Unsupported, simulator
+from windward.simulators.wrappers import (
+    act_through,
+    chain,
+    check_inside,
+    maps,
+    nominal_parameters,
+    observe_through,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*Box (low|high).*:UserWarning")
 
@@ -198,3 +207,46 @@ def test_a_recorder_inside_a_disturbance_of_the_state_is_refused(channel: str) -
 def test_maps_limits_and_disturbances_are_fine_inside() -> None:
     inner = Disturbed(Doubled(pendulum()), "uniform:bound=0.1", "action")
     check_inside(list(chain(wrappers.TimeLimit(Halved(Paid(inner)), 10))))
+
+
+class Windy(gym.Wrapper):
+    """Disturbs in a way of its own, and offers simulators what they ask of a wrapper that does."""
+
+    see_through = True
+    nominal_parameters = None
+
+    def fresh_noise(self, rng: np.random.Generator) -> Any:
+        return [(SimpleNamespace(name="qvel", stage="state", part="qvel"), Drawn(rng))]
+
+
+class Drawn:
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
+
+    def next(self, n: int) -> np.ndarray:
+        return self.rng.normal(size=(n, 1))
+
+    def memory(self) -> dict[str, Any]:
+        return {}
+
+    def remember(self, memory: dict[str, Any]) -> None:
+        """Nothing is kept."""
+
+
+def test_a_simulator_redraws_the_noise_that_a_wrapper_of_ones_own_offers() -> None:
+    env = Windy(pendulum())
+    env.reset(seed=0)
+    calm, noisy = simulator(env, noisy=False), simulator(env, copies=2, seed=5)
+    noise = np.random.default_rng(5).normal(size=(2, 1)).mean(axis=0)
+    action = np.zeros(1)
+    assert noisy.predict(action) - calm.predict(action) == pytest.approx([0.0, noise[0]])
+
+
+def test_parameters_from_before_a_disturbance_are_those_of_the_outermost_that_has_them() -> None:
+    inner = Disturbed(pendulum(), "bias:value=0.5", "mass")
+    outer = Disturbed(Plain(inner), "bias:value=0.1", "qvel")
+    first = inner.nominal_parameters
+    assert first is not None
+    assert nominal_parameters(list(chain(Halved(outer)))) is first
+    assert nominal_parameters(list(chain(Halved(Windy(pendulum()))))) is None
+    assert nominal_parameters(list(chain(Halved(pendulum())))) is None

@@ -8,8 +8,8 @@ import numpy as np
 
 from windward import checks, files
 from windward.bases.actions import ActionCode
-from windward.bases.dynamics import EndFunction, Fit, LearnedSimulator, Networks, RewardFunction
-from windward.bases.dynamics_fitting import spaces_of
+from windward.simulators.fitting import spaces_of
+from windward.simulators.learned import EndFunction, Fit, LearnedSimulator, Networks, RewardFunction
 
 KIND = "windward.LearnedSimulator"
 PLAIN = ("mean", "spread", "low", "high", "linear", "size", "circles")

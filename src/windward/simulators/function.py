@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from windward import checks
-from windward.envs.physics.parameters import Parameters
-from windward.envs.physics.shell import Unsupported
+from windward.simulators.parameters import Parameters
+from windward.simulators.shell import Unsupported
 
 
 class NoParameters:

@@ -1,7 +1,7 @@
 """Cost and termination of Gymnasium's MuJoCo tasks as functions of qpos and qvel, for batches.
 
 Only tasks whose reward reads nothing else are here; others run their own step code
-(`physics/shell.py`). c = -reward throughout.
+(`shell.py`). c = -reward throughout.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from windward.envs.physics.parameters import Parameters
+from windward.simulators.parameters import Parameters
 
 
 class Unstable(RuntimeError):

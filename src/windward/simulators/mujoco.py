@@ -12,10 +12,10 @@ import mujoco
 import numpy as np
 from mujoco import rollout
 
-from windward.envs.physics.base import Unstable
-from windward.envs.physics.parameters import MujocoParameters
-from windward.envs.physics.shell import Shell, Unsupported
-from windward.envs.physics.tasks import TASKS
+from windward.simulators.base import Unstable
+from windward.simulators.parameters import MujocoParameters
+from windward.simulators.shell import Shell, Unsupported
+from windward.simulators.tasks import TASKS
 
 FULL = int(mujoco.mjtState.mjSTATE_FULLPHYSICS)
 APPLIED = int(mujoco.mjtState.mjSTATE_QFRC_APPLIED) | int(mujoco.mjtState.mjSTATE_XFRC_APPLIED)

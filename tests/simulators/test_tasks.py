@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.mujoco.mujoco_env import MujocoEnv
 
-from windward.envs.physics.tasks import TASKS, Task
+from windward.simulators.tasks import TASKS, Task
 
 NAMES = ["Hopper-v5", "Walker2d-v5", "HalfCheetah-v5", "Swimmer-v5", "InvertedPendulum-v5"]
 UPRIGHT = ["Hopper-v5", "Walker2d-v5"]

@@ -11,12 +11,12 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.envs import layers
-from windward.envs.channels import within
-from windward.envs.disturbed import Disturbed, nominal_parameters
-from windward.envs.physics import Dynamics, Unsupported, dynamics_of
-from windward.envs.physics.function import FunctionDynamics
-from windward.envs.streams import Redraw
+from windward.simulators import wrappers
+from windward.simulators.base import Dynamics
+from windward.simulators.function import FunctionDynamics
+from windward.simulators.physics import dynamics_of
+from windward.simulators.shell import Unsupported
+from windward.simulators.wrappers import Noise
 
 Map = Callable[[np.ndarray], np.ndarray]
 StepFunction = Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]]
@@ -33,7 +33,7 @@ class Simulator:
         self,
         env: gym.Env,
         dynamics: Dynamics,
-        wrappers: list[gym.Wrapper],
+        layers: list[gym.Wrapper],
         copies: int,
         noisy: bool,
         seed: int,
@@ -49,41 +49,36 @@ class Simulator:
             else None
         )
         self._rng = np.random.default_rng(seed)
-        self._rewards = [layer for layer in reversed(wrappers) if layers.maps(layer) == "reward"]
-        self._observations = [layer for layer in wrappers if layers.maps(layer) == "observation"]
+        self._rewards = [layer for layer in reversed(layers) if wrappers.maps(layer) == "reward"]
+        self._observations = [layer for layer in layers if wrappers.maps(layer) == "observation"]
         self._actions: list[Map] = []
-        self._push_noise: list[tuple[str, Redraw]] = []
-        self._state_noise: list[tuple[np.ndarray, Redraw]] = []
+        self._push_noise: list[tuple[str, Noise]] = []
+        self._state_noise: list[tuple[np.ndarray, Noise]] = []
         self._noise_before = False
-        self._fresh: list[Redraw] = []
-        for layer in wrappers:
-            if layers.maps(layer) == "action":
+        self._fresh: list[Noise] = []
+        for layer in layers:
+            if wrappers.maps(layer) == "action":
                 self._actions.append(_rowwise(layer))
-            elif isinstance(layer, Disturbed) and noisy:
+            elif noisy:
                 self._redraw(layer)
 
-    def _redraw(self, layer: Disturbed) -> None:
+    def _redraw(self, layer: gym.Wrapper) -> None:
         """Takes up the iid disturbances of a wrapper; copies draw them anew."""
-        for push in layer.pushes:
-            if not push.stream.disturbance.iid:
-                continue
-            fresh, channel = Redraw(push.stream, self._rng), push.channel
+        for place, fresh in wrappers.fresh_noise(layer, self._rng):
             self._fresh.append(fresh)
-            if channel.stage == "action":
+            if place.stage == "action":
                 self._actions.append(_noise(fresh, layer.env.action_space))
                 self._noise_before = True
-            elif channel.stage in ("push", "state") and isinstance(
-                self._dynamics, FunctionDynamics
-            ):
+            elif place.stage in ("push", "state") and isinstance(self._dynamics, FunctionDynamics):
                 raise Unsupported(
-                    f"a simulator from a function does not know where {channel.name!r} is in its "
+                    f"a simulator from a function does not know where {place.name!r} is in its "
                     "states, so it cannot redraw the noise there: pass noisy=False"
                 )
-            elif channel.stage == "push":
-                self._push_noise.append((channel.part, fresh))
+            elif place.stage == "push":
+                self._push_noise.append((place.part, fresh))
                 self._noise_before = True
-            elif channel.stage == "state":
-                self._state_noise.append((self._dynamics.parts[channel.part], fresh))
+            elif place.stage == "state":
+                self._state_noise.append((self._dynamics.parts[place.part], fresh))
 
     @property
     def d_x(self) -> int:
@@ -139,7 +134,7 @@ class Simulator:
         shape = self.env.unwrapped.observation_space.shape or ()
         seen = self._dynamics.observation(rows).reshape(len(rows), *shape)
         if self._observations:
-            seen = np.array([layers.observe_through(self._observations, each) for each in seen])
+            seen = np.array([wrappers.observe_through(self._observations, each) for each in seen])
         return seen[0] if x.ndim == 1 else seen
 
     def state_of(self, observation: Any) -> np.ndarray:
@@ -254,9 +249,9 @@ def _rowwise(layer: Any) -> Map:
     return rows
 
 
-def _noise(fresh: Redraw, space: Any) -> Map:
+def _noise(fresh: Noise, space: Any) -> Map:
     """Fresh noise on actions."""
-    return lambda u: within(u, fresh.next(len(u)), space)
+    return lambda u: wrappers.within(u, fresh.next(len(u)), space)
 
 
 def _width(name: str, array: np.ndarray, width: int, what: str) -> None:
@@ -277,7 +272,7 @@ def simulator(
     """A simulator of an environment without its disturbances.
 
     Args:
-        env: the environment, wrapped or not; `Disturbed` wrappers in it are left out.
+        env: the environment, wrapped or not; `envs.Disturbed` wrappers in it are left out.
         copies: how many noisy steps `predict` averages.
         noisy: redraw iid noise on states, actions and forces from the simulator's own generator;
             otherwise there is none. Noise on parameters is never simulated.
@@ -298,16 +293,16 @@ def simulator(
     if isinstance(env, gym.vector.VectorEnv):
         raise Unsupported("a simulator is of one environment: make one for each of the vector")
     checks.integer("copies", copies, 1)
-    wrappers = list(layers.chain(env))
-    for layer in wrappers:
-        layers.maps(layer)  # raises for a layer that cannot be seen through
+    layers = list(wrappers.chain(env))
+    for layer in layers:
+        wrappers.maps(layer)  # raises for a layer that cannot be seen through
     dynamics: Dynamics | None
     if step is not None or state is not None:
         if step is None or state is None:
             raise ValueError("a user's simulator needs both step= and state=")
         dynamics = FunctionDynamics(env.unwrapped, step, state)
     else:
-        dynamics = dynamics_of(env.unwrapped, nominal_parameters(wrappers))
+        dynamics = dynamics_of(env.unwrapped, wrappers.nominal_parameters(layers))
     if dynamics is None:
         raise Unsupported(
             f"windward has no physics of {type(env.unwrapped).__name__} (it knows MuJoCo, Pendulum "
@@ -318,7 +313,7 @@ def simulator(
     options = {
         "copies": copies, "noisy": noisy, "seed": seed, "scale": scale, "step": step, "state": state
     }  # fmt: skip
-    return Simulator(env, dynamics, wrappers, copies, noisy, seed, options)
+    return Simulator(env, dynamics, layers, copies, noisy, seed, options)
 
 
 def _again(env: gym.Env, options: dict[str, Any], memory: Any) -> Simulator:

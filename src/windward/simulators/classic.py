@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
-from windward.envs.physics.parameters import AttributeParameters
+from windward.simulators.parameters import AttributeParameters
 
 PENDULUM = {"mass": {"bob": "m"}, "gravity": {"gravity": "g"}}
 PENDULUM_PARTS = {"qpos": np.array([0]), "qvel": np.array([1]), "state": np.arange(2)}

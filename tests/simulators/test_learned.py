@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.bases import ensembles
-from windward.bases.dynamics import Fit, LearnedSimulator
-from windward.bases.dynamics_data import explored, gathered, split, steps_from
-from windward.bases.dynamics_fitting import circles_in
+from windward.simulators import ensembles
+from windward.simulators.fitting import circles_in
+from windward.simulators.learned import Fit, LearnedSimulator
+from windward.simulators.transitions import explored, gathered, split, steps_from
 
 A, B = np.array([[0.9, 0.2], [0.0, 0.8]]), np.array([[0.0], [0.25]])
 SMALL: dict[str, Any] = {"steps": 400, "updates": 250, "widths": (8,), "members": 2}

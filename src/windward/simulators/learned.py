@@ -3,7 +3,7 @@
     x_{t+1} = x_t + linear(x_t, u_t) + the mean of some small networks
 
 What least squares explain is left to them; the networks learn the rest. It has the methods of
-`envs.Simulator` that PD3 and replays ask for; states are observations, flattened.
+`Simulator` that PD3 and replays ask for; states are observations, flattened.
 """
 
 from collections.abc import Callable
@@ -14,9 +14,9 @@ import numpy as np
 
 from windward import checks
 from windward.bases.actions import ActionCode
-from windward.bases.dynamics_data import rows_of
-from windward.bases.ensembles import forward_numpy
 from windward.bases.networks import Params
+from windward.simulators.ensembles import forward_numpy
+from windward.simulators.transitions import rows_of
 
 ILL_FITTED = 0.3
 """share of the motion from which on a learned simulator is not relied on"""

@@ -10,10 +10,10 @@ import numpy as np
 from rich.progress import track
 
 from windward import checks
-from windward.bases.dynamics import EndFunction, Fit, LearnedSimulator, Networks, RewardFunction
-from windward.bases.dynamics_data import Steps, explored, gathered, split, steps_from
-from windward.bases.ensembles import CLASSES, init_ensemble, learn_ensemble
 from windward.bases.policies import predictor
+from windward.simulators.ensembles import CLASSES, init_ensemble, learn_ensemble
+from windward.simulators.learned import EndFunction, Fit, LearnedSimulator, Networks, RewardFunction
+from windward.simulators.transitions import Steps, explored, gathered, split, steps_from
 
 MEMBERS = 4
 CIRCLE = 1e-4

@@ -7,8 +7,8 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.envs.physics.function import NoParameters
-from windward.envs.physics.parameters import Parameters
+from windward.simulators.function import NoParameters
+from windward.simulators.parameters import Parameters
 
 
 class LinearEnv(gym.Env[np.ndarray, np.ndarray]):
