@@ -1,8 +1,8 @@
 """Imports point one way, and the core knows no environment, file or clock.
 
-types, checks, figures, atomic, files < core < linear, bases < simulators < envs < adapt < agents <
-studies < bench < cli. A module may import from layers before its own and from its own part; linear
-and bases do not know each other. Within studies it is
+types, checks, figures, atomic, files < core < linear, bases < simulators < envs < diagnosis < adapt
+< agents < studies < bench < cli. A module may import from layers before its own and from its own
+part; linear and bases do not know each other. Within studies it is
 runs < pages < evaluation < linear, training, learning < headroom.
 The top-level ``windward/__init__.py`` gathers public names and is exempt; to import it is to import
 all that it gathers, so only layers after those may.
@@ -20,6 +20,7 @@ LAYERS = [
     {"linear", "bases"},
     {"simulators"},
     {"envs"},
+    {"diagnosis"},
     {"adapt"},
     {"agents"},
     {"studies"},

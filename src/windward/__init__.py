@@ -15,7 +15,7 @@ from windward import envs, simulators
 from windward.simulators import simulator
 
 if TYPE_CHECKING:
-    from windward import adapt, agents, bases, linear
+    from windward import adapt, agents, bases, diagnosis, linear
     from windward.adapt.faults import Fault
     from windward.adapt.policy import RobustPolicy, robustify
     from windward.adapt.sources import PD1, PD2, PD3, Own
@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from windward.core.recipes import bandit_gpc, base_only, bpc, dmf_gpc, mf_gpc
     from windward.core.signals import Signal
     from windward.core.theorem import theorem_rates
+    from windward.diagnosis.diagnose import diagnose, diagnose_log
+    from windward.diagnosis.diagnosis import Change, Diagnosis
+    from windward.diagnosis.recorder import Recorder
     from windward.linear.gpc import gpc
     from windward.simulators.fitting import fit_simulator
     from windward.simulators.learned_files import load_simulator, save_simulator
@@ -41,10 +44,13 @@ __all__ = [
     "PD2",
     "PD3",
     "Algorithm",
+    "Change",
+    "Diagnosis",
     "Fault",
     "Info",
     "Own",
     "Plan",
+    "Recorder",
     "RobustPolicy",
     "RobustVectorWrapper",
     "RobustWrapper",
@@ -58,6 +64,9 @@ __all__ = [
     "bases",
     "bpc",
     "dac_set",
+    "diagnose",
+    "diagnose_log",
+    "diagnosis",
     "dmf_gpc",
     "envs",
     "fit_simulator",
@@ -78,7 +87,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "windward": ["adapt", "agents", "bases", "linear"],
+    "windward": ["adapt", "agents", "bases", "diagnosis", "linear"],
     "windward.adapt.faults": ["Fault"],
     "windward.adapt.policy": ["RobustPolicy", "robustify"],
     "windward.adapt.sources": ["PD1", "PD2", "PD3", "Own"],
@@ -92,6 +101,9 @@ _HOMES = {
     "windward.core.recipes": ["bandit_gpc", "base_only", "bpc", "dmf_gpc", "mf_gpc"],
     "windward.core.signals": ["Signal"],
     "windward.core.theorem": ["theorem_rates"],
+    "windward.diagnosis.diagnose": ["diagnose", "diagnose_log"],
+    "windward.diagnosis.diagnosis": ["Change", "Diagnosis"],
+    "windward.diagnosis.recorder": ["Recorder"],
     "windward.linear.gpc": ["gpc"],
     "windward.simulators.fitting": ["fit_simulator"],
     "windward.simulators.learned_files": ["load_simulator", "save_simulator"],

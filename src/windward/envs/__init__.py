@@ -4,6 +4,7 @@ What pushes (`Uniform`, `Sinusoid`, ...), where (`channels`), when (`Interval`, 
 The same environment without the wind: `windward.simulator`.
 """
 
+from windward.envs.changed import Changed
 from windward.envs.channels import Channel, channels_of
 from windward.envs.disturbances import (
     Bias,
@@ -29,6 +30,7 @@ from windward.envs.vector import DisturbedVector
 __all__ = [
     "IDS",
     "Bias",
+    "Changed",
     "Channel",
     "Disturbance",
     "Disturbed",

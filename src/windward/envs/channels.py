@@ -4,7 +4,10 @@ state, qpos, qvel       added to the state after the physics step
 force:BODY, torque:BODY applied through the step (MuJoCo: newtons and newton metres, world frame)
 action, observation     added, and kept inside the space
 reward                  added
-mass, friction, gravity, gain   p -> p·(1 + w) through the step; mass:BODY and so on for one element
+mass, friction, gravity, gain, inertia, damping, armature, length
+                        p -> p·(1 + w) through the step; mass:BODY and so on for one element
+com:BODY.AXIS, frictionloss:JOINT, slope:AXIS
+                        p -> p + w through the step, in metres, newton metres, radians
 """
 
 from typing import Any, Literal, NamedTuple
@@ -16,7 +19,10 @@ from windward.simulators.base import Physics
 from windward.simulators.physics import physics_of
 
 Stage = Literal["action", "push", "parameter", "state", "observation", "reward"]
-PHYSICAL = ("qpos", "qvel", "state", "force", "torque", "mass", "friction", "gravity", "gain")
+PHYSICAL = (
+    "qpos", "qvel", "state", "force", "torque", "mass", "friction", "gravity", "gain", "inertia",
+    "damping", "armature", "length", "com", "frictionloss", "slope",
+)  # fmt: skip
 
 
 class Channel(NamedTuple):

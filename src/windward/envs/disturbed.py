@@ -13,7 +13,7 @@ from windward.envs.schedules import When
 from windward.envs.specs import as_specs, text_of
 from windward.envs.streams import Redraw, Stream
 from windward.simulators import wrappers
-from windward.simulators.parameters import Parameters
+from windward.simulators.parameters import OFFSETS, Parameters, first_value
 from windward.simulators.physics import dynamics_of, physics_of
 from windward.simulators.shell import Unsupported
 from windward.simulators.wrappers import within
@@ -225,13 +225,14 @@ class Disturbed(
         factors: dict[str, np.ndarray] = {}
         for push in self._on_parameter:
             kind = push.channel.part
-            factor = factors.setdefault(kind, np.ones(len(parameters.elements[kind])))
+            first = np.full(len(parameters.elements[kind]), first_value(kind))
+            factor = factors.setdefault(kind, first)
             factor[push.channel.elements] += _told(told, push)
         for kind, factor in factors.items():
             before = self._written.get(kind)
             if before is not None and np.array_equal(before, factor):
                 continue
-            if (factor <= 0).any() and kind != "gravity":
+            if (factor <= 0).any() and kind != "gravity" and kind not in OFFSETS:
                 worst = parameters.elements[kind][int(factor.argmin())]
                 raise ValueError(
                     f"the disturbance would multiply {kind} of {worst!r} by {factor.min():.3g}: "

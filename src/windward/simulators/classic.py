@@ -10,12 +10,13 @@ from gymnasium.envs.classic_control.pendulum import PendulumEnv
 
 from windward.simulators.parameters import AttributeParameters
 
-PENDULUM = {"mass": {"bob": "m"}, "gravity": {"gravity": "g"}}
+PENDULUM = {"mass": {"bob": "m"}, "gravity": {"gravity": "g"}, "length": {"rod": "l"}}
 PENDULUM_PARTS = {"qpos": np.array([0]), "qvel": np.array([1]), "state": np.arange(2)}
 CARTPOLE = {
     "mass": {"cart": "masscart", "pole": "masspole"},
     "gravity": {"gravity": "gravity"},
     "gain": {"motor": "force_mag"},
+    "length": {"pole": "length"},
 }
 
 CARTPOLE_PARTS = {"qpos": np.array([0, 2]), "qvel": np.array([1, 3]), "state": np.arange(4)}

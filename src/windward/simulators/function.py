@@ -1,38 +1,31 @@
 """Dynamics that a user gives as a function, for environments whose physics windward cannot read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
 from windward import checks
-from windward.simulators.parameters import Parameters
+from windward.simulators.parameters import DictParameters, NoParameters, Parameters
 from windward.simulators.shell import Unsupported
 
 
-class NoParameters:
-    """There is nothing to scale."""
-
-    elements: Mapping[str, Sequence[str]] = {}
-
-    def write(self, kind: str, factor: np.ndarray) -> None:
-        """See Parameters."""
-
-    def restore(self) -> None:
-        """See Parameters."""
-
-
 class FunctionDynamics:
-    """step(x, u) -> (x_next, cost, terminated) on rows, and state(env) -> x."""
+    """step(x, u, **parameters) -> (x_next, cost, terminated) on rows, and state(env) -> x."""
 
     d_v = 0
     parts: Mapping[str, np.ndarray] = {}
 
     def __init__(
-        self, env: Any, step: Callable[..., tuple[Any, Any, Any]], state: Callable[[Any], Any]
+        self,
+        env: Any,
+        step: Callable[..., tuple[Any, Any, Any]],
+        state: Callable[[Any], Any],
+        parameters: Mapping[str, float] | None = None,
     ) -> None:
         self.env, self._step, self._state = env, step, state
-        self.parameters: Parameters = NoParameters()
+        self._own = DictParameters(parameters or {})
+        self.parameters: Parameters = self._own if parameters else NoParameters()
 
     @property
     def d_x(self) -> int:
@@ -53,7 +46,7 @@ class FunctionDynamics:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """See Dynamics; checks what the function returns."""
         n = len(x)
-        x_next, cost, terminated = self._step(x, u)
+        x_next, cost, terminated = self._step(x, u, **self._own.now)
         x_next = np.array(x_next, dtype=np.float64)
         checks.shape("x_next from step(x, u)", x_next, (n, self.d_x), "a row for each state")
         cost = np.array(cost, dtype=np.float64)

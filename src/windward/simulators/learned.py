@@ -6,7 +6,7 @@ What least squares explain is left to them; the networks learn the rest. It has 
 `Simulator` that PD3 and replays ask for; states are observations, flattened.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -16,6 +16,7 @@ from windward import checks
 from windward.bases.actions import ActionCode
 from windward.bases.networks import Params
 from windward.simulators.ensembles import forward_numpy
+from windward.simulators.parameters import arrays_of
 from windward.simulators.transitions import rows_of
 
 ILL_FITTED = 0.3
@@ -200,6 +201,24 @@ class LearnedSimulator:
     def gap(self, x_next: np.ndarray, x_pred: np.ndarray) -> np.ndarray:
         """x_next - x_pred of rows."""
         return x_next - x_pred
+
+    def changed(self, scale: Mapping[str, float]) -> "LearnedSimulator":
+        """Another one, whose coordinates answer otherwise: {"response:3": 0.8, "offset:0": 0.1}.
+
+        `response` multiplies a coordinate's change in a step, `offset` adds to it, in its usual
+        changes.
+        """
+        names = [str(i) for i in range(self.d_x)]
+        found = arrays_of({"response": names, "offset": names}, scale, "scale")
+        response = np.append(found.get("response", np.ones(self.d_x)), 1.0)
+        offset = np.append(found.get("offset", np.zeros(self.d_x)) * self.fit.motion, 0.0)
+        linear = self.networks.linear * response
+        linear[-1] += offset
+        networks = self.networks._replace(linear=linear, size=self.networks.size * response)
+        return LearnedSimulator(
+            networks, self.observation_space, self.action_space, self.fit, self.reward_function,
+            self.end_function,
+        )  # fmt: skip
 
     def memory(self) -> Any:
         """Nothing: it draws no noise."""

@@ -7,8 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.simulators.function import NoParameters
-from windward.simulators.parameters import Parameters
+from windward.simulators.parameters import NoParameters, Parameters
 
 
 class LinearEnv(gym.Env[np.ndarray, np.ndarray]):

@@ -312,6 +312,27 @@ class MujocoDynamics:
             )
         return np.array(observation, dtype=np.float64)
 
+    def states_seen(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(states, which are known): what an observation leaves out of qpos is 0.
+
+        Gymnasium's robots leave out where they are in the plane, on which no motion depends.
+        """
+        structure = getattr(self.env, "observation_structure", {})
+        nq, nv = structure.get("qpos", 0), structure.get("qvel", 0)
+        name = type(self.env).__name__
+        if not self._plain or nv != self.model.nv or self.model.na:
+            raise Unsupported(
+                f"windward does not know the way back from {name}'s observations: record the "
+                "states, as windward.Recorder does where it can read them"
+            )
+        x = np.zeros((len(observation), self.d_x))
+        skipped = self.model.nq - nq
+        x[:, skipped : self.model.nq] = observation[:, :nq]
+        speeds = observation[:, nq : nq + nv]
+        x[:, self.model.nq :] = speeds
+        clip = np.inf if self._task is None else self._task.clip
+        return x, (np.abs(speeds) < clip).all(axis=1)
+
     def rest(self) -> np.ndarray:
         """See Dynamics: the model's first configuration, still."""
         return np.concatenate([self.env.init_qpos, np.zeros(self.model.nv + self.model.na)])

@@ -1,10 +1,35 @@
-"""Model parameters that can change: p -> p·factor, one factor for each named element."""
+"""Model parameters that can change: factors on first values, or amounts added to them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import mujoco
 import numpy as np
+
+from windward import checks
+
+OFFSETS: Mapping[str, str] = {
+    "com": "m",
+    "frictionloss": "N m",
+    "slope": "rad",
+    "offset": "",
+    "bias": "",
+    "delay": "steps",
+}
+"""kinds whose value is added, with their unit; all other kinds are factors, 1 where nothing changed
+
+com           moves a body's centre of mass along an axis of its body
+frictionloss  dry friction of a joint
+slope         turns gravity, as if the floor rose along an axis
+offset        a constant change of a coordinate in a step
+bias          a constant error of a sensor
+delay         steps by which actions come late
+"""
+
+
+def first_value(kind: str) -> float:
+    """What a parameter of this kind is where nothing changed."""
+    return 0.0 if kind in OFFSETS else 1.0
 
 
 class Parameters(Protocol):
@@ -13,8 +38,8 @@ class Parameters(Protocol):
     elements: Mapping[str, Sequence[str]]
     """kinds ("mass") -> names of their elements ("torso", ...)"""
 
-    def write(self, kind: str, factor: np.ndarray) -> None:
-        """Sets a kind to its first values times one factor for each element."""
+    def write(self, kind: str, value: np.ndarray) -> None:
+        """Sets a kind: one factor, or for a kind in OFFSETS one amount, for each element."""
         ...
 
     def restore(self) -> None:
@@ -22,56 +47,134 @@ class Parameters(Protocol):
         ...
 
 
+def arrays_of(
+    elements: Mapping[str, Sequence[str]], changes: Any, name: str = "changes"
+) -> dict[str, np.ndarray]:
+    """Values by kind from changes by name: {"mass": 1.2, "mass:torso": 1.1, "slope:x": 0.1}.
+
+    Factors of several entries multiply, amounts add up.
+    """
+    if not isinstance(changes, Mapping):
+        raise ValueError(f'{name} must be a mapping such as {{"mass": 1.2}}; got {changes!r}')
+    found: dict[str, np.ndarray] = {}
+    for key, value in changes.items():
+        kind, _, element = str(key).partition(":")
+        if kind not in elements or (element and element not in elements[kind]):
+            known = ", ".join(elements.get(kind, elements))
+            raise ValueError(f"{name} knows no {key!r} here; there are {known or 'no parameters'}")
+        number = checks.finite_array(f"{name}[{key!r}]", value, ndim=0).item()
+        if kind not in OFFSETS:
+            checks.positive(f"{name}[{key!r}]", number)
+        elif not element and len(elements[kind]) > 1:
+            raise ValueError(f"{name}: {key!r} needs one of {', '.join(elements[kind])}")
+        array = found.setdefault(kind, np.full(len(elements[kind]), first_value(kind)))
+        picked = np.array([not element or element == each for each in elements[kind]])
+        array[picked] = array[picked] + number if kind in OFFSETS else array[picked] * number
+    return found
+
+
+class NoParameters:
+    """There is nothing to scale."""
+
+    elements: Mapping[str, Sequence[str]] = {}
+
+    def write(self, kind: str, value: np.ndarray) -> None:
+        """See Parameters."""
+
+    def restore(self) -> None:
+        """See Parameters."""
+
+
+class DictParameters:
+    """Parameters of a user's function by name: each is a kind of its own with one element."""
+
+    def __init__(self, first: Mapping[str, float]) -> None:
+        self.first = dict(first)
+        self.elements: Mapping[str, Sequence[str]] = {name: [name] for name in first}
+        self.now = dict(first)
+
+    def write(self, kind: str, value: np.ndarray) -> None:
+        """See Parameters."""
+        self.now[kind] = self.first[kind] * float(value[0])
+
+    def restore(self) -> None:
+        """See Parameters."""
+        self.now = dict(self.first)
+
+
 def _names(model: mujoco.MjModel, kind: mujoco.mjtObj, count: int, first: int = 0) -> list[str]:
     """Names of a model's elements; those without one are called by their number."""
     return [mujoco.mj_id2name(model, kind, i) or str(i) for i in range(first, count)]
 
 
+def _motors(model: mujoco.MjModel) -> list[str]:
+    """Names of actuators; those without one are called by the joint that they drive."""
+    names = _names(model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu)
+    joints = _names(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt)
+    driven = model.actuator_trntype == int(mujoco.mjtTrn.mjTRN_JOINT)
+    own = [
+        joints[int(model.actuator_trnid[i, 0])] if name == str(i) and driven[i] else name
+        for i, name in enumerate(names)
+    ]
+    return own if len(set(own)) == len(own) else names
+
+
+_ARRAYS = (
+    "body_mass",
+    "body_inertia",
+    "body_ipos",
+    "body_sameframe",
+    "geom_friction",
+    "actuator_gainprm",
+    "actuator_biasprm",
+    "dof_damping",
+    "dof_armature",
+    "dof_frictionloss",
+)
+_CONSTANTS = ("mass", "inertia", "com", "armature")
+"""kinds from which MuJoCo computes constants: weights of constraints, subtree masses"""
+_AXES = "xyz"
+
+
 class MujocoParameters:
-    """Mass (with inertia) of bodies, friction of geoms, gravity, gain of actuators."""
+    """The parameters of a MuJoCo model; mass brings inertia with it."""
 
     def __init__(self, model: mujoco.MjModel) -> None:
         self.model = model
-        self.elements: dict[str, list[str]] = {
-            "mass": _names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, first=1),
+        bodies = _names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, first=1)
+        joints = np.array(_names(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt))
+        self._joint_of = joint_of = np.asarray(model.dof_jntid)
+        damped, geared = (
+            np.unique(joint_of[array > 0]) for array in (model.dof_damping, model.dof_armature)
+        )
+        scalar = np.flatnonzero(model.jnt_type >= int(mujoco.mjtJoint.mjJNT_SLIDE))
+        # Where MuJoCo takes the frame of a free body for that of its mass, this cannot be undone.
+        movable = [i for i in range(1, model.nbody) if not model.body_simple[i]]
+        self._picked = {
+            "damping": damped, "armature": geared, "frictionloss": scalar, "com": np.array(movable)
+        }  # fmt: skip
+        listed: dict[str, list[str]] = {
+            "mass": bodies,
             "friction": _names(model, mujoco.mjtObj.mjOBJ_GEOM, model.ngeom),
             "gravity": ["gravity"],
-            "gain": _names(model, mujoco.mjtObj.mjOBJ_ACTUATOR, model.nu),
+            "gain": _motors(model),
+            "inertia": bodies,
+            "damping": joints[damped].tolist(),
+            "armature": joints[geared].tolist(),
+            "com": [f"{bodies[i - 1]}.{axis}" for i in movable for axis in _AXES],
+            "frictionloss": joints[scalar].tolist(),
+            "slope": ["x", "y"],
         }
-        self._first = {
-            kind: [array.copy() for array in self._arrays(model, kind)] for kind in self.elements
-        }
+        self.elements = {kind: names for kind, names in listed.items() if names}
+        self._first = {name: np.array(getattr(model, name)) for name in _ARRAYS}
+        self._gravity = np.array(model.opt.gravity)
+        self._values: dict[str, np.ndarray] = {}
         self._scratch: mujoco.MjData | None = None
 
-    @staticmethod
-    def _arrays(model: mujoco.MjModel, kind: str) -> list[np.ndarray]:
-        """Views of what a kind changes; the first axis runs over its elements."""
-        match kind:
-            case "mass":
-                return [model.body_mass[1:], model.body_inertia[1:]]
-            case "friction":
-                return [model.geom_friction]
-            case "gravity":
-                return [model.opt.gravity[None]]
-            case _:
-                # An actuator's force is gain·ctrl + bias: both, so that the whole force scales.
-                return [model.actuator_gainprm, model.actuator_biasprm]
-
-    def _set(self, model: mujoco.MjModel, kind: str, factor: np.ndarray | None) -> None:
-        for array, first in zip(self._arrays(model, kind), self._first[kind], strict=True):
-            if factor is None:
-                array[...] = first
-            else:
-                array[...] = first * factor.reshape((-1,) + (1,) * (first.ndim - 1))
-        if kind == "mass":
-            # Quantities that follow from masses (weights of constraints, subtree masses).
-            if self._scratch is None:
-                self._scratch = mujoco.MjData(model)
-            mujoco.mj_setConst(model, self._scratch)
-
-    def write(self, kind: str, factor: np.ndarray) -> None:
+    def write(self, kind: str, value: np.ndarray) -> None:
         """See Parameters."""
-        self._set(self.model, kind, factor)
+        self._values[kind] = np.array(value, dtype=np.float64)
+        self._apply(self.model, kind)
 
     def restore(self) -> None:
         """See Parameters."""
@@ -79,8 +182,73 @@ class MujocoParameters:
 
     def restore_in(self, model: mujoco.MjModel) -> None:
         """Writes the first values into another model of the same structure."""
+        self.write_in(model, {})
+
+    def write_in(self, model: mujoco.MjModel, values: Mapping[str, np.ndarray]) -> None:
+        """Writes all kinds into another model of the same structure; first values if left out."""
+        self._values = dict(values)
         for kind in self.elements:
-            self._set(model, kind, None)
+            if kind not in ("inertia", "slope"):  # written with mass and gravity
+                self._apply(model, kind, constants=kind == "mass")
+        if any(kind in values for kind in _CONSTANTS[1:]):
+            self._derive(model)
+
+    def _value(self, kind: str) -> np.ndarray:
+        if kind in self._values:
+            return self._values[kind]
+        return np.full(len(self.elements.get(kind, ())), first_value(kind))
+
+    def _apply(self, model: mujoco.MjModel, kind: str, constants: bool = True) -> None:
+        """Writes one kind into a model, and the constants that follow from it."""
+        first, value = self._first, self._value(kind)
+        match kind:
+            case "mass" | "inertia":
+                mass, inertia = self._value("mass"), self._value("inertia")
+                model.body_mass[1:] = first["body_mass"][1:] * mass
+                model.body_inertia[1:] = first["body_inertia"][1:] * (mass * inertia)[:, None]
+            case "com":
+                moved = value.reshape(-1, len(_AXES))
+                model.body_ipos[:] = first["body_ipos"]
+                model.body_ipos[self._picked["com"]] += moved
+                # A body whose mass has left its frame may not be taken for one with equal frames.
+                model.body_sameframe[:] = first["body_sameframe"]
+                model.body_sameframe[self._picked["com"][moved.any(axis=1)]] = 0
+            case "friction":
+                model.geom_friction[:] = first["geom_friction"] * value[:, None]
+            case "gravity" | "slope":
+                model.opt.gravity[:] = self._tilted()
+            case "gain":
+                # An actuator's force is gain·ctrl + bias: both, so that the whole force scales.
+                for name in ("actuator_gainprm", "actuator_biasprm"):
+                    getattr(model, name)[:] = first[name] * value[:, None]
+            case "damping" | "armature":
+                each = np.ones(model.njnt)
+                each[self._picked[kind]] = value
+                getattr(model, f"dof_{kind}")[:] = first[f"dof_{kind}"] * each[self._joint_of]
+            case _:
+                each = np.zeros(model.njnt)
+                each[self._picked[kind]] = value
+                # No less than none: dry friction takes energy only.
+                more = first["dof_frictionloss"] + each[self._joint_of]
+                model.dof_frictionloss[:] = np.maximum(more, 0.0)
+        if constants and kind in _CONSTANTS:
+            self._derive(model)
+
+    def _derive(self, model: mujoco.MjModel) -> None:
+        if self._scratch is None:
+            self._scratch = mujoco.MjData(model)
+        mujoco.mj_setConst(model, self._scratch)
+
+    def _tilted(self) -> np.ndarray:
+        """Gravity scaled, and turned about y and x: the floor rises along x and y."""
+        gravity = self._gravity * self._value("gravity")[0]
+        if "slope" not in self._values:
+            return gravity
+        along_x, along_y = self._value("slope")
+        c, s = np.cos(along_x), np.sin(along_x)
+        gravity = np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]]) @ gravity
+        c, s = np.cos(along_y), np.sin(along_y)
+        return np.array([[1.0, 0.0, 0.0], [0.0, c, s], [0.0, -s, c]]) @ gravity
 
 
 class AttributeParameters:
@@ -95,9 +263,9 @@ class AttributeParameters:
             for attribute in names.values()
         }
 
-    def write(self, kind: str, factor: np.ndarray) -> None:
+    def write(self, kind: str, value: np.ndarray) -> None:
         """See Parameters."""
-        for attribute, each in zip(self._attributes[kind].values(), factor, strict=True):
+        for attribute, each in zip(self._attributes[kind].values(), value, strict=True):
             setattr(self.env, attribute, self.first[attribute] * float(each))
         self._follow()
 

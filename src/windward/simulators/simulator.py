@@ -14,12 +14,14 @@ from windward import checks
 from windward.simulators import wrappers
 from windward.simulators.base import Dynamics
 from windward.simulators.function import FunctionDynamics
+from windward.simulators.mujoco import MujocoDynamics
+from windward.simulators.parameters import arrays_of
 from windward.simulators.physics import dynamics_of
 from windward.simulators.shell import Unsupported
 from windward.simulators.wrappers import Noise
 
 Map = Callable[[np.ndarray], np.ndarray]
-StepFunction = Callable[[np.ndarray, np.ndarray], tuple[Any, Any, Any]]
+StepFunction = Callable[..., tuple[Any, Any, Any]]
 
 
 class Simulator:
@@ -79,6 +81,28 @@ class Simulator:
                 self._noise_before = True
             elif place.stage == "state":
                 self._state_noise.append((self._dynamics.parts[place.part], fresh))
+
+    @property
+    def dynamics(self) -> Dynamics:
+        """f on states and inner actions, with its parameters."""
+        return self._dynamics
+
+    def inner(self, u: np.ndarray) -> np.ndarray:
+        """Rows of actions as they reach the physics, through action wrappers."""
+        return self._act(u)
+
+    @property
+    def seconds(self) -> float | None:
+        """Of a step, where the environment tells."""
+        for name in ("dt", "tau"):
+            value = getattr(self.env.unwrapped, name, None)
+            if isinstance(value, (int, float, np.floating)):
+                return float(value)
+        return None
+
+    def scaled(self, scale: Mapping[str, float]) -> "Simulator":
+        """Another simulator of the environment, with other parameters; see `simulator`."""
+        return simulator(self.env, **{**self._made_with, "scale": scale})
 
     @property
     def d_x(self) -> int:
@@ -147,6 +171,16 @@ class Simulator:
         _width("observation", observation, self.env.observation_space.shape[0], "observations")  # type: ignore[index]
         states = self._dynamics.state_of(np.atleast_2d(observation))
         return states[0] if observation.ndim == 1 else states
+
+    def states_seen(self, observation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(states, which of them are known) of rows of observations, as far as motion needs them.
+
+        A position on which no motion depends may be left out, and is 0; where a velocity is clipped
+        the state is not known.
+        """
+        if not self._observations and isinstance(self._dynamics, MujocoDynamics):
+            return self._dynamics.states_seen(observation)
+        return self.state_of(observation), np.ones(len(observation), dtype=bool)
 
     def terminated(self, x: np.ndarray, u: Any) -> np.ndarray:
         """Whether the episode ends in each of these states, reached by u."""
@@ -268,6 +302,7 @@ def simulator(
     scale: Mapping[str, float] | None = None,
     step: StepFunction | None = None,
     state: Callable[[Any], Any] | None = None,
+    parameters: Mapping[str, float] | None = None,
 ) -> Simulator:
     """A simulator of an environment without its disturbances.
 
@@ -277,12 +312,13 @@ def simulator(
         noisy: redraw iid noise on states, actions and forces from the simulator's own generator;
             otherwise there is none. Noise on parameters is never simulated.
         seed: of that generator.
-        scale: makes it wrong on purpose: {"mass": 1.2, "friction": 0.8} multiplies parameters;
-            {"mass:torso": 2.0} those of one element.
-            Those of several entries multiply.
-        step: for other environments, f(x, u) -> (x_next, cost, terminated) on rows, u as the
-            unwrapped environment gets it.
+        scale: changes its parameters: {"mass": 1.2, "friction": 0.8} multiplies them,
+            {"mass:torso": 2.0} those of one element; amounts such as {"slope:x": 0.1} are added.
+            Those of several entries multiply, or add up.
+        step: for other environments, f(x, u, **parameters) -> (x_next, cost, terminated) on rows,
+            u as the unwrapped environment gets it.
         state: with `step`, env -> x, the state now, of the unwrapped environment.
+        parameters: with `step`, what may change in it by name, with nominal values greater than 0.
 
     Raises:
         Unsupported: a wrapper that cannot be seen through, or an environment without a known
@@ -300,7 +336,11 @@ def simulator(
     if step is not None or state is not None:
         if step is None or state is None:
             raise ValueError("a user's simulator needs both step= and state=")
-        dynamics = FunctionDynamics(env.unwrapped, step, state)
+        for name, value in (parameters or {}).items():
+            checks.positive(f"parameters[{name!r}]", value)
+        dynamics = FunctionDynamics(env.unwrapped, step, state, parameters)
+    elif parameters is not None:
+        raise ValueError("parameters= are those of step=, and there is none")
     else:
         dynamics = dynamics_of(env.unwrapped, wrappers.nominal_parameters(layers))
     if dynamics is None:
@@ -308,10 +348,13 @@ def simulator(
             f"windward has no physics of {type(env.unwrapped).__name__} (it knows MuJoCo, Pendulum "
             "and CartPole): give step=f(x, u) -> (x_next, cost, terminated) and state=env -> x"
         )
-    _scale(dynamics, scale)
+    if scale is not None:
+        for kind, array in arrays_of(dynamics.parameters.elements, scale, "scale").items():
+            dynamics.parameters.write(kind, array)
     checks.integer("seed", seed, 0)
     options = {
-        "copies": copies, "noisy": noisy, "seed": seed, "scale": scale, "step": step, "state": state
+        "copies": copies, "noisy": noisy, "seed": seed, "scale": scale, "step": step,
+        "state": state, "parameters": parameters,
     }  # fmt: skip
     return Simulator(env, dynamics, layers, copies, noisy, seed, options)
 
@@ -321,24 +364,3 @@ def _again(env: gym.Env, options: dict[str, Any], memory: Any) -> Simulator:
     made = simulator(env, **options)
     made.remember(memory)
     return made
-
-
-def _scale(dynamics: Dynamics, scale: Mapping[str, float] | None) -> None:
-    """Multiplies parameters of a simulator's model."""
-    if scale is None:
-        return
-    if not isinstance(scale, Mapping):
-        raise ValueError(f'scale must be a mapping such as {{"mass": 1.2}}; got {scale!r}')
-    elements = dynamics.parameters.elements
-    factors: dict[str, np.ndarray] = {}
-    for name, value in scale.items():
-        kind, _, element = str(name).partition(":")
-        if kind not in elements or (element and element not in elements[kind]):
-            known = ", ".join(elements.get(kind, elements))
-            raise ValueError(f"scale knows no {name!r} here; there are {known or 'no parameters'}")
-        number = checks.finite_array(f"scale[{name!r}]", value, ndim=0)
-        checks.positive(f"scale[{name!r}]", number.item())
-        factor = factors.setdefault(kind, np.ones(len(elements[kind])))
-        factor[[not element or element == each for each in elements[kind]]] *= number
-    for kind, factor in factors.items():
-        dynamics.parameters.write(kind, factor)

@@ -10,8 +10,8 @@ offer them two things, and no other is asked of it:
 `fresh_noise(rng)`     its iid disturbances as (`Place`, `Noise`), drawn anew from a simulator's own
                        generator; none without it.
 `nominal_parameters`   `Parameters` that remember the values from before any disturbance by it or by
-                       wrappers inside it, or None where these disturb none. The outermost wrapper
-                       that has it is asked.
+                       wrappers inside it, or None where these disturb none. The innermost wrapper
+                       that has them was there first.
 """
 
 from collections.abc import Iterator, Sequence
@@ -146,10 +146,8 @@ def fresh_noise(layer: gym.Wrapper, rng: np.random.Generator) -> Sequence[tuple[
 
 def nominal_parameters(layers: list[gym.Wrapper]) -> Parameters | None:
     """The parameters from before any disturbance; None where no layer disturbs them."""
-    for layer in layers:
-        if hasattr(type(layer), "nominal_parameters"):
-            return layer.nominal_parameters  # type: ignore[attr-defined]
-    return None
+    found = [getattr(layer, "nominal_parameters", None) for layer in reversed(layers)]
+    return next((each for each in found if each is not None), None)
 
 
 def check_inside(layers: list[gym.Wrapper]) -> None:

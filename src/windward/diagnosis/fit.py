@@ -1,0 +1,278 @@
+"""Gauss-Newton on robust residuals with a prior, wind projected out or whitened by its own past.
+
+    min_θ Σ_t ρ(P_t r_t(θ) / σ) + |θ|²/2
+
+ρ is Huber's loss, σ the median size of each coordinate's residual. P_t takes out what a wind in
+known directions could have done at step t, whatever its size; or residuals are whitened by an
+autoregression, where the wind's direction is not known.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from windward.diagnosis.residuals import Residuals, Rows
+
+MAD = 1.4826
+"""standard deviation of a normal variable over its median absolute value"""
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """How the search for θ goes."""
+
+    iterations: int = 20
+    """at most"""
+    huber: float = 2.0
+    """residuals beyond so many σ count linearly, not squared"""
+    longest: float = 2.0
+    """largest change of a θ in one iteration, in prior standard deviations"""
+    tolerance: float = 1e-5
+    """a step this small ends the search"""
+    floor: float = 1e-7
+    """smallest σ, in usual changes of a coordinate in a step: what the solver's tolerance leaves"""
+    past: int = 8
+    """order of the autoregression that whitens"""
+    shares: tuple[float, ...] = (1.0, 0.5, 0.25, 0.0625)
+    """of a Gauss-Newton step, the longest that lowers the loss is taken"""
+    stall: float = 0.02
+    """a search whose residuals shrink by a smaller share than this ..."""
+    patience: int = 3
+    """... in so many iterations in a row ends"""
+
+
+class Diverged(ValueError):
+    """A simulator that cannot follow the recorded steps."""
+
+
+class Whitening(NamedTuple):
+    """What is taken out of residuals before they are fitted."""
+
+    effect: np.ndarray | None = None  # (m, c, k) of a wind in known directions
+    past: int = 0  # order of an autoregression, 0 for none
+
+
+class Fitted(NamedTuple):
+    """θ where the search ended, and the quadratic model of the loss there."""
+
+    theta: np.ndarray
+    phi: np.ndarray  # θ = basis φ
+    hessian: np.ndarray  # of the loss in φ, prior included
+    score: np.ndarray  # gradient of the loss in φ
+    scores: np.ndarray  # (blocks, φ) gradients of the loss in blocks of steps
+    loss: float
+    sigma: np.ndarray
+    iterations: int
+
+
+def whitened(
+    r: np.ndarray, jacobian: np.ndarray, rows: Rows, how: Whitening
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(r, J, kept rows) with the wind taken out."""
+    ok = np.isfinite(r).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
+    r = np.where(ok[:, None], r, 0.0)
+    jacobian = np.where(ok[:, None, None], jacobian, 0.0)
+    if how.effect is not None:
+        r, jacobian = _projected(r, jacobian, how.effect)
+    if how.past:
+        return _autoregressed(r, jacobian, rows, ok, how.past)
+    return r, jacobian, ok
+
+
+def _projected(
+    r: np.ndarray, jacobian: np.ndarray, effect: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Takes out what `effect` spans at each step."""
+    basis, triangle = np.linalg.qr(np.nan_to_num(effect))
+    size = np.abs(np.diagonal(triangle, axis1=1, axis2=2))
+    basis = basis * (size > 1e-9 * size.max())[:, None, :]
+    r = r - np.einsum("tck,tk->tc", basis, np.einsum("tck,tc->tk", basis, r))
+    along = np.einsum("tck,tcp->tkp", basis, jacobian)
+    return r, jacobian - np.einsum("tck,tkp->tcp", basis, along)
+
+
+def _lagged(run: np.ndarray, order: int) -> np.ndarray:
+    """Rows whose `order` predecessors are in the same run."""
+    index = np.arange(order, len(run))
+    return index[run[index] == run[index - order]]
+
+
+def autoregression(y: np.ndarray, past: np.ndarray, rounds: int = 5) -> np.ndarray:
+    """Robust least squares of y on its past, slightly damped."""
+    size = np.median(np.abs(y)) + 1e-12
+    weight = np.ones(len(y))
+    damping = 1e-5 * size**2 * len(y) * np.eye(past.shape[1])
+    coefficients = np.zeros(past.shape[1])
+    for _ in range(rounds):
+        scaled = past * weight[:, None]
+        coefficients = np.linalg.solve(scaled.T @ past + damping, scaled.T @ y)
+        rest = np.abs(y - past @ coefficients)
+        weight = 1 / np.maximum(1.0, rest / (2 * MAD * np.median(rest) + 1e-15))
+    return coefficients
+
+
+def _autoregressed(
+    r: np.ndarray, jacobian: np.ndarray, rows: Rows, ok: np.ndarray, order: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Residuals less what their own past says of them; rows without a past are dropped."""
+    index = _lagged(rows.run, order)
+    if len(index) < 2 * order:
+        return r, jacobian, ok
+    fresh, slopes, kept = np.zeros_like(r), np.zeros_like(jacobian), np.zeros(len(r), dtype=bool)
+    for c in range(r.shape[1]):
+        past = np.stack([r[index - k, c] for k in range(1, order + 1)], axis=1)
+        a = autoregression(r[index, c], past)
+        fresh[index, c] = r[index, c] - past @ a
+        slopes[index, c] = jacobian[index, c] - sum(
+            a[k - 1] * jacobian[index - k, c] for k in range(1, order + 1)
+        )
+    kept[index] = True
+    for k in range(order + 1):
+        kept[index] &= ok[index - k]
+    return fresh, slopes, kept
+
+
+def huber(z: np.ndarray, k: float) -> np.ndarray:
+    """Huber's loss."""
+    size = np.abs(z)
+    return np.where(size <= k, 0.5 * z * z, k * (size - 0.5 * k))
+
+
+def spread(r: np.ndarray, floor: float) -> np.ndarray:
+    """σ of each coordinate: the median size of its residuals."""
+    return MAD * np.median(np.abs(r), axis=0) + floor
+
+
+def gauss_newton(
+    residuals: Residuals,
+    rows: Rows,
+    basis: np.ndarray,
+    start: np.ndarray,
+    settings: FitSettings,
+    how: Whitening | None = None,
+) -> Fitted:
+    """Fits θ = basis φ, each φ with a prior of N(0, 1), from the φ nearest to `start`."""
+    how = how or Whitening()
+    phi = np.linalg.lstsq(basis, start, rcond=None)[0]
+    found: Fitted | None = None
+    waited, smallest = 0, np.inf
+    for iteration in range(settings.iterations):
+        found = quadratic(residuals, rows, basis, phi, settings, how)._replace(iterations=iteration)
+        # An explanation that cannot do better is not worth the search.
+        size = float(np.log(found.sigma).mean())
+        waited = 0 if size < smallest - settings.stall else waited + 1
+        smallest = min(size, smallest)
+        step = -np.linalg.solve(found.hessian, found.score)
+        largest = float(np.abs(step).max(initial=0.0))
+        if largest < settings.tolerance or waited >= settings.patience:
+            break
+        step *= min(1.0, settings.longest / largest)
+        phi, moved = _searched(residuals, rows, basis, phi, step, found, how, settings)
+        if not moved:
+            break
+    assert found is not None
+    return found
+
+
+def quadratic(
+    residuals: Residuals,
+    rows: Rows,
+    basis: np.ndarray,
+    phi: np.ndarray,
+    settings: FitSettings,
+    how: Whitening,
+    central: bool = False,
+    floor: float = 0.0,
+) -> Fitted:
+    """The quadratic model of the loss at φ; σ is at least `floor`."""
+    theta = basis @ phi
+    r, jacobian = residuals.jacobian(theta, rows, basis, central)
+    fresh, slopes, kept = whitened(r, jacobian, rows, how)
+    if not kept.any():
+        raise Diverged("the simulator could not compute any of the recorded steps")
+    sigma = np.maximum(spread(fresh[kept], settings.floor), floor)
+    z, scaled = fresh[kept] / sigma, slopes[kept] / sigma[:, None]
+    w = 1 / np.maximum(1.0, np.abs(z) / settings.huber)
+    hessian = np.einsum("tc,tcp,tcq->pq", w, scaled, scaled) + np.eye(len(phi))
+    each = np.einsum("tc,tcp->tp", w * z, scaled)
+    return Fitted(
+        theta, phi, hessian, each.sum(axis=0) + phi, _blocks(each, rows.run[kept]),
+        float(huber(z, settings.huber).sum()), sigma, 0,
+    )  # fmt: skip
+
+
+def _searched(
+    residuals: Residuals,
+    rows: Rows,
+    basis: np.ndarray,
+    phi: np.ndarray,
+    step: np.ndarray,
+    now: Fitted,
+    how: Whitening,
+    settings: FitSettings,
+) -> tuple[np.ndarray, bool]:
+    """The longest of the step and its shares that lowers the loss."""
+    trials = [phi + share * step for share in settings.shares]
+    before = now.loss + 0.5 * float(phi @ phi)
+    # The full step nearly always does; the others are simulated only if it does not.
+    for group in (trials[:1], trials[1:]):
+        tried = residuals.at([basis @ trial for trial in group], rows)
+        for r, trial in zip(tried, group, strict=True):
+            fresh, _, kept = whitened(r, np.zeros((*r.shape, 0)), rows, how)
+            loss = float(huber(fresh[kept] / now.sigma, settings.huber).sum())
+            loss += 0.5 * float(trial @ trial)
+            if loss < before and kept.mean() > 0.5 * np.isfinite(r).all(axis=1).mean():
+                return trial, True
+    return phi, False
+
+
+def _blocks(each: np.ndarray, run: np.ndarray, length: int = 20) -> np.ndarray:
+    """Sums over consecutive rows, blocks for a variance that knows of correlation in time."""
+    starts = np.flatnonzero(np.r_[True, run[1:] != run[:-1]])
+    ends = np.r_[starts[1:], len(run)]
+    size = max(1, min(length, len(run) // 10))
+    sums = [
+        each[a : min(a + size, end)].sum(axis=0)
+        for start, end in zip(starts, ends, strict=True)
+        for a in range(start, end, size)
+    ]
+    return np.array(sums).reshape(len(sums), each.shape[1])
+
+
+def covariance(found: Fitted, floor: float) -> np.ndarray:
+    """Of the fitted numbers: sandwich estimate over blocks of steps, and a floor for the solver's.
+
+    A⁻¹ B A⁻¹ with A the Hessian and B the sum of squared block scores.
+    """
+    inverse = np.linalg.inv(found.hessian)
+    blocks = len(found.scores)
+    centred = found.scores - found.scores.mean(axis=0)
+    middle = centred.T @ centred * blocks / max(1, blocks - 1)
+    # Where blocks are few, the model's own variance is the better guess.
+    sandwich = inverse @ middle @ inverse
+    both = np.maximum(np.diag(sandwich), np.diag(inverse))
+    scale = np.sqrt(both / np.maximum(np.diag(sandwich), 1e-300))
+    return sandwich * np.outer(scale, scale) + floor**2 * np.eye(len(inverse))
+
+
+def posterior(found: Fitted) -> np.ndarray:
+    """Variance of θ that the loss leaves, wide where the data shows nothing; positive definite."""
+    values, vectors = np.linalg.eigh((found.hessian + found.hessian.T) / 2)
+    # The prior is in the Hessian, so no direction is less certain than it says.
+    plain = (vectors / np.clip(values, 1.0, None)) @ vectors.T
+    centred = found.scores - found.scores.mean(axis=0)
+    return plain + plain @ (centred.T @ centred) @ plain
+
+
+def interval_width(blocks: int, level: float = 0.95) -> float:
+    """Student's quantile for as many blocks."""
+    from scipy.stats import t
+
+    return float(t.ppf(0.5 + level / 2, max(1, blocks - 1)))
+
+
+def energy(r: np.ndarray, how: Any = None) -> float:
+    """Mean square of finite residuals."""
+    ok = np.isfinite(r).all(axis=1)
+    return float(np.square(r[ok]).mean()) if ok.any() else float("inf")

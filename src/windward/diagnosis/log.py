@@ -1,0 +1,213 @@
+"""Recorded transitions: episodes in memory, and in files of arrays and JSON."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium as gym
+import numpy as np
+
+from windward import checks, files
+
+KIND = "windward.log"
+VERSION = 1
+SHORTEST = 10
+"""steps below which nothing can be said"""
+
+
+class Episode(NamedTuple):
+    """One episode, or the part of one that was recorded; T steps have T + 1 observations."""
+
+    observations: np.ndarray  # (T + 1, ...)
+    actions: np.ndarray  # (T, ...) as executed
+    rewards: np.ndarray  # (T,)
+    terminated: bool
+    truncated: bool
+    states: np.ndarray | None = None  # (T + 1, d_x) where the recorder could read them
+
+    @property
+    def steps(self) -> int:
+        """T."""
+        return len(self.actions)
+
+
+class Log(NamedTuple):
+    """Episodes in the order in which they were recorded, and what is known of their source."""
+
+    episodes: tuple[Episode, ...]
+    about: Mapping[str, Any]
+    """"env": the environment's id, if it has one"""
+
+    @property
+    def steps(self) -> int:
+        """Of all episodes."""
+        return sum(each.steps for each in self.episodes)
+
+
+def log_of(arrays: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> Log:
+    """A log from arrays of one's own, such as those of a real robot.
+
+    Args:
+        arrays: "observations" or "states" or both, (N, ...), one for each moment; "actions", a row
+            for the step that begins at each moment; "ends", (N,) flags, True at the last moment of
+            each episode (its action is not looked at); "rewards" (N,) if there are any. Where
+            steps are missing, mark an end too: what follows it is taken for another episode.
+        about: what else to keep, such as {"env": "Hopper-v5"}.
+
+    >>> x = np.linspace(0.0, 1.0, 12)[:, None]
+    >>> ends = np.arange(12) == 11
+    >>> log_of({"observations": x, "actions": x, "ends": ends}).steps
+    11
+    """
+    if not isinstance(arrays, Mapping):
+        raise ValueError(
+            f"a log is made of arrays by name (observations, actions, ends); got "
+            f"{type(arrays).__name__}"
+        )
+    if "observations" not in arrays and "states" not in arrays:
+        raise ValueError("the log has neither 'observations' nor 'states'")
+    for name in ("actions", "ends"):
+        if name not in arrays:
+            why = ": mark the last moment of each episode" if name == "ends" else ""
+            raise ValueError(f"the log has no {name!r}{why}")
+    found = {name: _numbers(name, arrays[name]) for name in arrays}
+    n = len(found["actions"])
+    for name, array in found.items():
+        if len(array) != n:
+            raise ValueError(
+                f"the log's {name!r} has {len(array)} rows and its 'actions' {n}: a row of each "
+                "for each moment"
+            )
+    ends = found["ends"].reshape(n) != 0
+    if not ends.any() or not ends[-1]:
+        raise ValueError(
+            "the log's last episode is not marked: 'ends' must be True at the last moment of each"
+        )
+    rewards = found.get("rewards", np.zeros(n)).reshape(n)
+    last = np.flatnonzero(ends)
+    episodes = []
+    for start, end in zip(np.r_[0, last[:-1] + 1], last, strict=True):
+        if end == start:
+            continue
+        moments, steps = slice(start, end + 1), slice(start, end)
+        states = found["states"][moments] if "states" in found else None
+        seen = found["observations"][moments] if "observations" in found else states
+        assert seen is not None
+        episodes.append(Episode(seen, found["actions"][steps], rewards[steps], False, True, states))
+    return _checked(Log(tuple(episodes), dict(about or {})))
+
+
+def _numbers(name: str, array: Any) -> np.ndarray:
+    """An array of numbers; which are not finite is said later, with the episode and step."""
+    found = np.asarray(array)
+    if found.dtype.kind not in "biuf" or not found.ndim:
+        raise ValueError(f"the log's {name!r} must be rows of numbers; got {found.dtype}")
+    return found
+
+
+def _checked(log: Log) -> Log:
+    """Refuses episodes that no diagnosis can read."""
+    if not log.episodes:
+        raise ValueError("the log has no episode")
+    for number, episode in enumerate(log.episodes):
+        for name in ("observations", "actions", "states"):
+            array = getattr(episode, name)
+            if array is None:
+                continue
+            bad = ~np.isfinite(np.asarray(array, dtype=np.float64)).reshape(len(array), -1).all(1)
+            if bad.any():
+                raise ValueError(
+                    f"the log's {name} are not finite at step {int(bad.argmax())} of episode "
+                    f"{number}: cut such steps out, and mark an end where they were"
+                )
+    if log.steps < SHORTEST:
+        raise ValueError(
+            f"the log has {log.steps} steps: record at least {SHORTEST}, better 100 or more"
+        )
+    return log
+
+
+def save_log(log: Log, path: str | Path) -> None:
+    """Writes a log as arrays and JSON."""
+    episodes = log.episodes
+    arrays = {
+        "observations": np.concatenate([each.observations for each in episodes]),
+        "actions": np.concatenate([each.actions for each in episodes]),
+        "rewards": np.concatenate([each.rewards for each in episodes]),
+        "lengths": np.array([each.steps for each in episodes]),
+        "terminated": np.array([each.terminated for each in episodes]),
+        "truncated": np.array([each.truncated for each in episodes]),
+    }
+    if all(each.states is not None for each in episodes):
+        arrays["states"] = np.concatenate([each.states for each in episodes])
+    files.write(path, arrays, {"kind": KIND, "version": VERSION, "about": dict(log.about)})
+
+
+def load_log(path: str | Path) -> Log:
+    """A log from a file that `Recorder` or `save_log` wrote; loading runs no code."""
+    arrays, header = files.read(path, KIND)
+    version = header["version"]
+    if version != VERSION:
+        raise ValueError(
+            f"{str(path)!r} is a log of version {version!r}, and this windward reads version "
+            f"{VERSION}: record it again, or build it with windward.diagnosis.log_of"
+        )
+    names = ("observations", "actions", "rewards", "lengths", "terminated", "truncated")
+    observations, actions, rewards, lengths, terminated, truncated = (
+        _numbers(name, arrays[name]) for name in names
+    )
+    if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
+        raise ValueError(f"{str(path)!r} is damaged: its lengths of episodes are {lengths!r}")
+    states = _numbers("states", arrays["states"]) if "states" in arrays else None
+    steps, moments = int(lengths.sum()), int(lengths.sum()) + len(lengths)
+    wanted = {
+        "actions": (actions, steps), "rewards": (rewards, steps),
+        "observations": (observations, moments), "terminated": (terminated, len(lengths)),
+        "truncated": (truncated, len(lengths)), "states": (states, moments),
+    }  # fmt: skip
+    for name, (array, count) in wanted.items():
+        if array is not None and len(array) != count:
+            raise ValueError(
+                f"{str(path)!r} is damaged: {name} has {len(array)} rows where its episodes have "
+                f"{count}"
+            )
+    episodes, step, moment = [], 0, 0
+    for number, length in enumerate(lengths.tolist()):
+        seen, taken = slice(moment, moment + length + 1), slice(step, step + length)
+        episodes.append(
+            Episode(
+                observations[seen],
+                actions[taken],
+                rewards[taken],
+                bool(terminated[number]),
+                bool(truncated[number]),
+                None if states is None else states[seen],
+            )
+        )
+        step, moment = step + length, moment + length + 1
+    about = header["about"]
+    if not isinstance(about, dict):
+        raise ValueError(f"{str(path)!r} is damaged: its header says {about!r} about itself")
+    return _checked(Log(tuple(episodes), about))
+
+
+def check_fits(log: Log, env: gym.Env, d_x: int | None) -> None:
+    """Refuses a log of another environment."""
+    theirs, ours = log.about.get("env"), env.spec.id if env.spec is not None else None
+    if theirs is not None and ours is not None and theirs != ours:
+        raise ValueError(f"the log is of {theirs}, and the environment is {ours}")
+    for episode in log.episodes[:1]:
+        shapes: Sequence[tuple[str, Any, Any]] = (
+            ("observations", episode.observations, env.observation_space.shape),
+            ("actions", episode.actions, env.action_space.shape),
+            ("states", episode.states, None if d_x is None else (d_x,)),
+        )
+        for name, array, shape in shapes:
+            if array is not None and shape is not None and array.shape[1:] != shape:
+                if name == "observations" and episode.states is not None:
+                    continue  # a log of states alone
+                raise ValueError(
+                    f"the log is of another environment: its {name} have shape "
+                    f"{array.shape[1:]}, here they have {shape}"
+                )
+    checks.integer("steps of the log", log.steps, SHORTEST)

@@ -1,0 +1,100 @@
+"""Recorder: a Gymnasium wrapper that writes down what passes, for a diagnosis later."""
+
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.utils import RecordConstructorArgs
+
+from windward.diagnosis.log import Episode, Log, save_log
+from windward.simulators.physics import physics_of
+
+
+class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
+    """Records states where there are any, observations, executed actions, rewards and ends.
+
+    Put it outermost, so that it sees what the policy sees and does. The file is written after each
+    episode and at `close()`, whole or not at all.
+
+    >>> import gymnasium as gym, tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "flight.npz"
+    >>> env = Recorder(gym.make("Pendulum-v1"), path)
+    >>> _ = env.reset(seed=0)
+    >>> for _ in range(20):
+    ...     _ = env.step(env.action_space.sample())
+    >>> env.close()
+    >>> path.is_file(), env.log.steps
+    (True, 20)
+    """
+
+    see_through = True
+
+    def __init__(self, env: gym.Env, path: str | Path | None = None) -> None:
+        RecordConstructorArgs.__init__(self, path=None if path is None else str(path))
+        gym.Wrapper.__init__(self, env)
+        self.path = None if path is None else Path(path)
+        if self.path is not None and not self.path.parent.is_dir():
+            raise ValueError(f"there is no folder {str(self.path.parent)!r} for the log")
+        self._physics = physics_of(self.unwrapped)
+        self._episodes: list[Episode] = []
+        self._begin(None)
+
+    def _begin(self, observation: Any) -> None:
+        self._observations: list[Any] = [] if observation is None else [np.array(observation)]
+        self._states: list[np.ndarray] = []
+        self._actions: list[Any] = []
+        self._rewards: list[float] = []
+        if observation is not None and self._physics is not None:
+            self._states.append(self._physics.state())
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begins an episode; one that was not ended counts as cut off."""
+        self._end(terminated=False, truncated=True)
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._begin(observation)
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """One step, written down."""
+        executed = np.array(action)
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        self._observations.append(np.array(observation))
+        self._actions.append(executed)
+        self._rewards.append(float(reward))
+        if self._physics is not None:
+            self._states.append(self._physics.state())
+        if terminated or truncated:
+            self._end(bool(terminated), bool(truncated))
+        return observation, reward, terminated, truncated, info
+
+    def _end(self, terminated: bool, truncated: bool) -> None:
+        if not self._actions:
+            return
+        states = np.array(self._states) if self._states else None
+        self._episodes.append(
+            Episode(
+                np.array(self._observations),
+                np.array(self._actions),
+                np.array(self._rewards),
+                terminated,
+                truncated,
+                states,
+            )
+        )
+        self._begin(None)
+        if self.path is not None:
+            save_log(self.log, self.path)
+
+    @property
+    def log(self) -> Log:
+        """What was recorded so far, whole episodes."""
+        env = None if self.spec is None else self.spec.id
+        return Log(tuple(self._episodes), {"env": env})
+
+    def close(self) -> None:
+        """Writes what is left, and closes the environment."""
+        self._end(terminated=False, truncated=True)
+        super().close()

@@ -1,0 +1,364 @@
+"""What is left over once the changed parameters are known: where it pushes, and a model of it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from windward.diagnosis.fit import MAD, autoregression
+from windward.diagnosis.identify import Identified, ranking
+from windward.diagnosis.residuals import Direction, Residuals, Rows, along
+
+PAST = 8
+"""order of the autoregression that measures how much of a series its past tells"""
+SINES = 2
+"""sinusoids in a model, at most"""
+PERIODS = (4.0, 2000.0)
+"""steps: shortest and longest period that is looked for"""
+WORTH = 0.7
+"""a part of a model must leave less than this share of what was there without it"""
+NAMED = 0.5
+"""a place must leave less than this share of the motion left over to be named"""
+
+
+class Sine(NamedTuple):
+    """A sinusoid with a phase of its own in each episode."""
+
+    amplitude: float
+    period: float
+    """steps"""
+
+
+class Model(NamedTuple):
+    """w_t = mean + step·[t ≥ at] + Σ sines + an autoregression driven by white noise."""
+
+    mean: float
+    step: float
+    at: int
+    sines: tuple[Sine, ...]
+    past: tuple[float, ...]
+    noise: float
+    """standard deviation of what drives the autoregression"""
+
+    def draw(self, rng: np.random.Generator, steps: int) -> np.ndarray:
+        """A fresh wind of the same kind: random phases, fresh noise."""
+        t = np.arange(steps)
+        w = self.mean + self.step * (t >= self.at)
+        for sine in self.sines:
+            w = w + sine.amplitude * np.sin(2 * np.pi * (t / sine.period + rng.random()))
+        order, warm = len(self.past), 50 if self.past else 0
+        noise = self.noise * rng.standard_normal(steps + warm)
+        for i in range(len(noise)):
+            for k in range(min(order, i)):
+                noise[i] += self.past[k] * noise[i - 1 - k]
+        return np.asarray(w + noise[warm:])
+
+
+class Coordinate(NamedTuple):
+    """What is left over in one coordinate of the state."""
+
+    name: str
+    size: float
+    """root mean square, in the coordinate's unit"""
+    predictable: float
+    """share of it that its own past tells"""
+    period: float | None
+    """steps, of its main sinusoid, where there is one"""
+
+
+class Axis(NamedTuple):
+    """A wind along one axis of a place."""
+
+    name: str
+    size: float
+    """amplitude of a sinusoid, a constant's or step's size, else the root mean square"""
+    predictable: float
+    model: Model
+
+
+class Wind(NamedTuple):
+    """What is left over."""
+
+    place: str
+    """"force:BODY", "action", "coordinate:NAME"; "" where no single place explains it"""
+    unit: str
+    axes: tuple[Axis, ...]
+    series: tuple[np.ndarray, ...]
+    """(steps, axes) for each episode"""
+    explained: float
+    """share of what is left over that a push at this place explains"""
+    coordinates: tuple[Coordinate, ...]
+    seconds: float | None
+    """of a step, where known"""
+
+    @property
+    def period(self) -> float | None:
+        """Steps, of the strongest sinusoid along any axis."""
+        sines = [sine for axis in self.axes for sine in axis.model.sines[:1]]
+        return max(sines).period if sines else None
+
+    @property
+    def size(self) -> float:
+        """Of the strongest axis."""
+        return max((axis.size for axis in self.axes), default=0.0)
+
+    def draw(self, rng: np.random.Generator, steps: int) -> np.ndarray:
+        """A fresh wind of the same kind, (steps, axes)."""
+        return np.stack([axis.model.draw(rng, steps) for axis in self.axes], axis=1)
+
+    def __str__(self) -> str:
+        if not self.axes:
+            worst = max(self.coordinates, key=lambda each: each.size)
+            return f"wind in no single place, most in {worst.name} ({worst.size:.3g} a step)"
+        lines = [_said(axis, self) for axis in self.axes]
+        return "; ".join(lines)
+
+
+def _said(axis: Axis, wind: Wind) -> str:
+    """One axis in words."""
+    kind, _, body = wind.place.partition(":")
+    where = {"force": f"force on {body} along {axis.name}", "action": f"on action {axis.name}"}
+    place = where.get(kind, f"on {body}")
+    size = f"{axis.size:.3g} {wind.unit}".strip()
+    model = axis.model
+    if model.sines:
+        period = model.sines[0].period
+        seconds = "" if wind.seconds is None else f" ({period * wind.seconds:.2f} s)"
+        return f"wind {place}, {size}, period {period:.0f} steps{seconds}"
+    if model.step:
+        return f"wind {place}, {size} from step {model.at} on"
+    if abs(model.mean) > model.noise:
+        return f"wind {place}, constant {size}"
+    kind = "white noise" if axis.predictable < 0.3 else "irregular"
+    return f"wind {place}, {kind}, {size} rms"
+
+
+def wind_of(
+    residuals: Residuals, found: Identified, rows: Rows, smallest: float, seconds: float | None
+) -> Wind | None:
+    """The wind that parameters do not explain; None where they leave next to nothing.
+
+    Args:
+        rows: consecutive steps of all episodes.
+        smallest: mean square below which nothing is left, in usual changes.
+        seconds: of a step.
+    """
+    r = residuals.at([found.theta], rows)[0]
+    ok = np.isfinite(r).all(axis=1)
+    if not ok.any() or np.square(r[ok]).mean() < smallest:
+        return None
+    r = np.where(ok[:, None], r, 0.0)
+    coordinates = tuple(
+        _coordinate(name, r[:, i] * residuals.scale[i], rows)
+        for i, name in enumerate(residuals.names)
+    )
+    place, axes, explained = _place(residuals, found, rows, r)
+    if explained < 1 - NAMED:
+        return Wind("", "", (), (), 0.0, coordinates, seconds)
+    (direction,) = residuals.directions(found.theta, rows, place)
+    amount = along(r, direction.effect[..., axes])
+    if place.startswith("force:"):
+        kept = direction._replace(axes=tuple(direction.axes[axis] for axis in axes))
+        for _ in range(2):  # what a strong force does is not in proportion to it
+            pushed = residuals.pushed(rows, kept, amount)
+            (near,) = residuals.directions(found.theta, pushed, place)
+            rest = residuals.at([found.theta], pushed)[0]
+            amount = amount + along(rest, near.effect[..., axes])
+    size = np.sqrt(np.median(np.square(amount), axis=0))
+    strong = size > 0.05 * size.max()
+    amount, axes = amount[:, strong], [axis for axis, has in zip(axes, strong, strict=True) if has]
+    found_axes = tuple(
+        _axis(direction.axes[axis] or place.partition(":")[2], amount[:, i], rows)
+        for i, axis in enumerate(axes)
+    )
+    series = tuple(amount[rows.episode == e] for e in np.unique(rows.episode))
+    return Wind(place, direction.unit, found_axes, series, explained, coordinates, seconds)
+
+
+def _place(
+    residuals: Residuals, found: Identified, rows: Rows, r: np.ndarray
+) -> tuple[str, list[int], float]:
+    """Where it pushes, along which axes, and how much of it that explains."""
+    few = np.unique(np.linspace(0, rows.size - 1, min(rows.size, 150)).astype(int))
+    near = residuals.directions(found.theta, rows.take(few))
+    own = [each for each in near if each.place == found.explanation.wind]
+    if own:
+        place, axes = own[0].place, list(found.explanation.axes)
+    else:
+        place, axes = ranking(r[few], near)[0]
+    (direction,) = (each for each in near if each.place == place)
+    return place, axes, _explained(r[few], direction, axes)
+
+
+def _explained(r: np.ndarray, direction: Direction, axes: list[int]) -> float:
+    effect = direction.effect[..., axes]
+    rest = r - np.einsum("tck,tk->tc", np.nan_to_num(effect), along(r, effect))
+    size, left = np.square(r).sum(axis=1), np.square(rest).sum(axis=1)
+    # Steps that show something, each with the same say: contacts make a few of them huge.
+    shows = size > 1e-6 * np.median(size[size > 0]) if (size > 0).any() else size > 0
+    return float(1 - np.median(left[shows] / size[shows])) if shows.any() else 0.0
+
+
+def _runs(rows: Rows) -> list[np.ndarray]:
+    """Indices of consecutive steps, run by run."""
+    return [np.flatnonzero(rows.run == run) for run in np.unique(rows.run)]
+
+
+def predictable(w: np.ndarray, rows: Rows) -> float:
+    """Share of a series that its past tells, on the half that was not fitted."""
+    past, now = [], []
+    for run in _runs(rows):
+        own = w[run]
+        if len(own) > PAST:
+            past.append(np.stack([own[PAST - k : len(own) - k] for k in range(1, PAST + 1)], 1))
+            now.append(own[PAST:])
+    if not now or sum(map(len, now)) < 4 * PAST:
+        return 0.0
+    P, y = np.concatenate(past), np.concatenate(now)
+    half = len(y) // 2
+    left = np.abs(y[half:] - P[half:] @ autoregression(y[:half], P[:half]))
+    size = np.abs(y[half:])
+    return float(np.clip(1 - np.square(np.median(left) / (np.median(size) + 1e-300)), 0.0, 1.0))
+
+
+def _coordinate(name: str, w: np.ndarray, rows: Rows) -> Coordinate:
+    model = fit_model(w, rows)
+    period = model.sines[0].period if model.sines else None
+    return Coordinate(name, float(np.sqrt(np.square(w).mean())), predictable(w, rows), period)
+
+
+def _axis(name: str, w: np.ndarray, rows: Rows) -> Axis:
+    model = fit_model(w, rows)
+    if model.sines:
+        size = model.sines[0].amplitude
+    elif model.step:
+        size = abs(model.step)
+    elif abs(model.mean) > model.noise:
+        size = abs(model.mean)
+    else:
+        size = float(np.sqrt(np.square(_winsorised(w)).mean()))
+    return Axis(name, size, predictable(w, rows), model)
+
+
+def _winsorised(w: np.ndarray) -> np.ndarray:
+    """A series with its outliers cut: at contacts a force is badly known."""
+    middle = np.median(w)
+    reach = 5 * MAD * np.median(np.abs(w - middle)) + 1e-12
+    return np.clip(w, middle - reach, middle + reach)
+
+
+def fit_model(w: np.ndarray, rows: Rows) -> Model:
+    """The simplest model that leaves little: constant, step, sinusoids, autoregression."""
+    w = _winsorised(w)
+    time, episode = rows.time, rows.episode
+    mean = float(np.median(w))
+    rest = w - mean
+    sines: list[Sine] = []
+    step, at = 0.0, 0
+    size = _size(rest)
+    jump, moment, left = _step(w, time)
+    if len(w) > 20 and left < 0.3 * size:
+        step, at, mean = jump, moment, float(np.median(w[time < moment]))
+        rest = w - mean - step * (time >= at)
+    else:
+        for _ in range(SINES):
+            if len(w) < 20 or _size(rest) < 1e-9 * (abs(mean) + size):
+                break
+            sine, after, middle = _sine(rest, time, episode)
+            if not _size(after) < WORTH * _size(rest):
+                break
+            sines.append(sine)
+            mean, rest = mean + middle, after
+    past: tuple[float, ...] = ()
+    rate = predictable(rest, rows)
+    if rate > 0.2 and len(rest) > 6 * PAST:
+        lags = np.stack([rest[2 - k : len(rest) - k] for k in (1, 2)], axis=1)
+        a = autoregression(rest[2:], lags)
+        roots = np.abs(np.roots([1.0, -a[0], -a[1]]))
+        if roots.max(initial=0.0) < 0.999:
+            past = tuple(a.tolist())
+            rest = rest[2:] - lags @ a
+    if abs(mean) < 0.5 * _size(w) and (sines or step == 0.0) and abs(mean) < 3 * _size(rest):
+        mean = 0.0
+    sines.sort(reverse=True)
+    return Model(mean, step, at, tuple(sines), past, float(np.sqrt(np.square(rest).mean())))
+
+
+def _size(w: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(w))))
+
+
+def _step(w: np.ndarray, time: np.ndarray) -> tuple[float, int, float]:
+    """(size, step, root mean square left) of the best single step."""
+    best = (0.0, 0, np.inf)
+    last = int(time.max(initial=0))
+    for at in np.unique(np.linspace(5, last - 5, 60).astype(int)) if last > 12 else ():
+        before, after = w[time < at], w[time >= at]
+        if len(before) < 5 or len(after) < 5:
+            continue
+        low, high = float(np.median(before)), float(np.median(after))
+        left = _size(w - np.where(time < at, low, high))
+        if left < best[2]:
+            best = (high - low, int(at), left)
+    # The moment itself, near the best of the coarse ones.
+    if np.isfinite(best[2]) and last > 12:
+        around = [at for at in range(best[1] - last // 60 - 1, best[1] + last // 60 + 2) if at > 4]
+        for at in around:
+            before, after = w[time < at], w[time >= at]
+            if len(before) < 5 or len(after) < 5:
+                continue
+            low, high = float(np.median(before)), float(np.median(after))
+            left = _size(w - np.where(time < at, low, high))
+            if left < best[2]:
+                best = (high - low, at, left)
+    return best
+
+
+def _basis(time: np.ndarray, episode: np.ndarray, period: float) -> np.ndarray:
+    """Sine and cosine for each episode, and a constant."""
+    own = (episode[:, None] == np.unique(episode)[None]).astype(float)
+    angle = 2 * np.pi * time / period
+    return np.concatenate(
+        [np.sin(angle)[:, None] * own, np.cos(angle)[:, None] * own, np.ones((len(time), 1))], 1
+    )
+
+
+def _sine(w: np.ndarray, time: np.ndarray, episode: np.ndarray) -> tuple[Sine, np.ndarray, float]:
+    """(sinusoid, what it leaves, constant): the period is searched, the rest is least squares."""
+    from scipy.optimize import minimize_scalar
+
+    def solved(period: float) -> tuple[np.ndarray, np.ndarray]:
+        basis = _basis(time, episode, period)
+        solution = np.linalg.lstsq(basis, w, rcond=None)[0]
+        return solution, w - basis @ solution
+
+    longest = float(time.max() + 1)
+    # Frequencies closer than a quarter of a cycle an episode look alike.
+    low, high = 1 / min(PERIODS[1], 2 * longest), 1 / PERIODS[0]
+    frequencies = np.arange(low, high, 0.25 / longest)
+    power = [_power(w, time, episode, f) for f in frequencies]
+    top = frequencies[np.argsort(power)[-3:]]
+    tries = [
+        minimize_scalar(
+            lambda f: _size(solved(1 / f)[1]),
+            bounds=(max(low / 2, f - 0.5 / longest), f + 0.5 / longest),
+            method="bounded",
+        )
+        for f in top
+    ]
+    best = min(tries, key=lambda each: each.fun)
+    period = float(1 / best.x)
+    solution, rest = solved(period)
+    waves = (len(solution) - 1) // 2
+    amplitude = np.hypot(solution[:waves], solution[waves:-1])
+    counts = [np.sum(episode == e) for e in np.unique(episode)]
+    size = float(np.average(amplitude, weights=counts))
+    return Sine(size, period), rest, float(solution[-1])
+
+
+def _power(w: np.ndarray, time: np.ndarray, episode: np.ndarray, frequency: float) -> float:
+    wave = w * np.exp(-2j * np.pi * frequency * time)
+    return float(
+        sum(
+            np.abs(wave[episode == e].sum()) ** 2 / np.sum(episode == e) for e in np.unique(episode)
+        )
+    )
