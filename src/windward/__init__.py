@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from windward.core.recipes import bandit_gpc, base_only, bpc, dmf_gpc, mf_gpc
     from windward.core.signals import Signal
     from windward.core.theorem import theorem_rates
-    from windward.diagnosis.diagnose import diagnose, diagnose_log
+    from windward.diagnosis.entry import diagnose, diagnose_log
     from windward.diagnosis.diagnosis import Change, Diagnosis
     from windward.diagnosis.recorder import Recorder
     from windward.linear.gpc import gpc
@@ -101,7 +101,7 @@ _HOMES = {
     "windward.core.recipes": ["bandit_gpc", "base_only", "bpc", "dmf_gpc", "mf_gpc"],
     "windward.core.signals": ["Signal"],
     "windward.core.theorem": ["theorem_rates"],
-    "windward.diagnosis.diagnose": ["diagnose", "diagnose_log"],
+    "windward.diagnosis.entry": ["diagnose", "diagnose_log"],
     "windward.diagnosis.diagnosis": ["Change", "Diagnosis"],
     "windward.diagnosis.recorder": ["Recorder"],
     "windward.linear.gpc": ["gpc"],

@@ -14,6 +14,8 @@ import numpy as np
 
 from windward.diagnosis.residuals import Residuals, Rows
 
+HIDDEN = 0.02
+"""share of a parameter's effect that must be left once a wind is taken out, for it to show"""
 MAD = 1.4826
 """standard deviation of a normal variable over its median absolute value"""
 
@@ -51,6 +53,15 @@ class Whitening(NamedTuple):
 
     effect: np.ndarray | None = None  # (m, c, k) of a wind in known directions
     past: int = 0  # order of an autoregression, 0 for none
+    amount: np.ndarray | None = None
+    """(m, k) of the wind that rows are pushed by already: then what it must have been is fitted
+    too, as noise, less what its own past tells; parameters that act as it does show in it alone"""
+    floor: float = 0.0
+    """smallest σ of what is left once the wind is taken out: a share of what it does"""
+    told: np.ndarray | None = None  # (m, k) where that amount is not cut off by a bound
+    calm: Any = None
+    """the rows without that push, and the effect there: a gain multiplies the noise too, and a
+    derivative with the noise in it would be correlated with the noise"""
 
 
 class Fitted(NamedTuple):
@@ -67,14 +78,21 @@ class Fitted(NamedTuple):
 
 
 def whitened(
-    r: np.ndarray, jacobian: np.ndarray, rows: Rows, how: Whitening
+    r: np.ndarray,
+    jacobian: np.ndarray,
+    rows: Rows,
+    how: Whitening,
+    calm: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(r, J, kept rows) with the wind taken out."""
     ok = np.isfinite(r).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
     r = np.where(ok[:, None], r, 0.0)
     jacobian = np.where(ok[:, None, None], jacobian, 0.0)
     if how.effect is not None:
+        wind = None if calm is None else _wind(r, np.nan_to_num(calm), rows, ok, how)
         r, jacobian = _projected(r, jacobian, how.effect)
+        if wind is not None:
+            return np.hstack([r, wind[0]]), np.concatenate([jacobian, wind[1]], axis=1), ok
     if how.past:
         return _autoregressed(r, jacobian, rows, ok, how.past)
     return r, jacobian, ok
@@ -89,7 +107,25 @@ def _projected(
     basis = basis * (size > 1e-9 * size.max())[:, None, :]
     r = r - np.einsum("tck,tk->tc", basis, np.einsum("tck,tc->tk", basis, r))
     along = np.einsum("tck,tcp->tkp", basis, jacobian)
-    return r, jacobian - np.einsum("tck,tkp->tcp", basis, along)
+    rest = jacobian - np.einsum("tck,tkp->tcp", basis, along)
+    # What is left of a parameter that acts just as the wind does is an error of differences.
+    size, left = (np.sqrt(np.square(each).sum(axis=(0, 1))) for each in (jacobian, rest))
+    return r, rest * (left > HIDDEN * size)
+
+
+def _wind(
+    r: np.ndarray, jacobian: np.ndarray, rows: Rows, ok: np.ndarray, how: Whitening
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """The innovations of the wind itself (m, k) and their Jacobian; 0 where there is no past."""
+    if how.amount is None or how.effect is None:
+        return None
+    wind = how.amount + np.einsum("tkc,tc->tk", np.linalg.pinv(np.nan_to_num(how.effect)), r)
+    slopes = np.einsum("tkc,tcp->tkp", np.linalg.pinv(np.nan_to_num(how.calm[1])), jacobian)
+    kept = ok
+    if how.past:
+        wind, slopes, kept = _autoregressed(wind, slopes, rows, ok, how.past)
+    shown = kept[:, None] if how.told is None else kept[:, None] & how.told
+    return wind * shown, slopes * shown[..., None]
 
 
 def _lagged(run: np.ndarray, order: int) -> np.ndarray:
@@ -110,6 +146,18 @@ def autoregression(y: np.ndarray, past: np.ndarray, rounds: int = 5) -> np.ndarr
         rest = np.abs(y - past @ coefficients)
         weight = 1 / np.maximum(1.0, rest / (2 * MAD * np.median(rest) + 1e-15))
     return coefficients
+
+
+def predictable(w: np.ndarray, run: np.ndarray, order: int = 8) -> float:
+    """Share of a series that its past tells, on the half that was not fitted."""
+    index = _lagged(run, order)
+    if len(index) < 4 * order:
+        return 0.0
+    past = np.stack([w[index - k] for k in range(1, order + 1)], axis=1)
+    now, half = w[index], len(index) // 2
+    left = np.abs(now[half:] - past[half:] @ autoregression(now[:half], past[:half]))
+    size = np.median(np.abs(now[half:])) + 1e-300
+    return float(np.clip(1 - np.square(np.median(left) / size), 0.0, 1.0))
 
 
 def _autoregressed(
@@ -141,7 +189,12 @@ def huber(z: np.ndarray, k: float) -> np.ndarray:
 
 def spread(r: np.ndarray, floor: float) -> np.ndarray:
     """σ of each coordinate: the median size of its residuals."""
-    return MAD * np.median(np.abs(r), axis=0) + floor
+    size = np.abs(r)
+    shown = np.where(size > 0, size, np.nan)  # what is 0 to the bit was not there to be fitted
+    some = np.isfinite(shown).any(axis=0)
+    median = np.zeros(r.shape[1])
+    median[some] = np.nanmedian(shown[:, some], axis=0)
+    return MAD * median + floor
 
 
 def gauss_newton(
@@ -156,13 +209,13 @@ def gauss_newton(
     how = how or Whitening()
     phi = np.linalg.lstsq(basis, start, rcond=None)[0]
     found: Fitted | None = None
-    waited, smallest = 0, np.inf
+    waited, smallest = 0, np.full(1, np.inf)
     for iteration in range(settings.iterations):
         found = quadratic(residuals, rows, basis, phi, settings, how)._replace(iterations=iteration)
         # An explanation that cannot do better is not worth the search.
-        size = float(np.log(found.sigma).mean())
-        waited = 0 if size < smallest - settings.stall else waited + 1
-        smallest = min(size, smallest)
+        size = np.log(found.sigma)
+        waited = 0 if (size < smallest - settings.stall).any() else waited + 1
+        smallest = np.minimum(size, smallest)
         step = -np.linalg.solve(found.hessian, found.score)
         largest = float(np.abs(step).max(initial=0.0))
         if largest < settings.tolerance or waited >= settings.patience:
@@ -188,10 +241,14 @@ def quadratic(
     """The quadratic model of the loss at φ; σ is at least `floor`."""
     theta = basis @ phi
     r, jacobian = residuals.jacobian(theta, rows, basis, central)
-    fresh, slopes, kept = whitened(r, jacobian, rows, how)
+    calm = None
+    if how.calm is not None:
+        calm = residuals.jacobian(theta, how.calm[0], basis, central)[1]
+    fresh, slopes, kept = whitened(r, jacobian, rows, how, calm)
     if not kept.any():
         raise Diverged("the simulator could not compute any of the recorded steps")
     sigma = np.maximum(spread(fresh[kept], settings.floor), floor)
+    sigma[: r.shape[1]] = np.maximum(sigma[: r.shape[1]], how.floor)
     z, scaled = fresh[kept] / sigma, slopes[kept] / sigma[:, None]
     w = 1 / np.maximum(1.0, np.abs(z) / settings.huber)
     hessian = np.einsum("tc,tcp,tcq->pq", w, scaled, scaled) + np.eye(len(phi))
@@ -219,7 +276,8 @@ def _searched(
     for group in (trials[:1], trials[1:]):
         tried = residuals.at([basis @ trial for trial in group], rows)
         for r, trial in zip(tried, group, strict=True):
-            fresh, _, kept = whitened(r, np.zeros((*r.shape, 0)), rows, how)
+            none = np.zeros((*r.shape, 0))
+            fresh, _, kept = whitened(r, none, rows, how, None if how.calm is None else none)
             loss = float(huber(fresh[kept] / now.sigma, settings.huber).sum())
             loss += 0.5 * float(trial @ trial)
             if loss < before and kept.mean() > 0.5 * np.isfinite(r).all(axis=1).mean():

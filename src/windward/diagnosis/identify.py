@@ -20,6 +20,7 @@ from windward.diagnosis.fit import (
     covariance,
     energy,
     gauss_newton,
+    predictable,
     posterior,
     quadratic,
     whitened,
@@ -44,14 +45,19 @@ class Settings:
     """steps to fit from at least, where there are as many"""
     exact: float = 1e-5
     """share of the deviation that may be left where an explanation is taken for the whole one"""
-    enough: float = 1e-3
+    enough: float = 1e-2
     """share that may be left where it is not worth trying all parameters at once"""
     nothing: float = 1e-9
-    """mean square of a step's deviation, in usual changes, below which nothing has changed"""
+    """share of the deviation that does not count; and the mean square of a step's deviation, in
+    usual changes of a coordinate, below which nothing has changed"""
     price: float = 25.0
     """what a change must explain to be reported: the square of 5 standard deviations"""
     resolution: float = 0.005
     """smallest θ that counts; in factors, 0.25 %"""
+    finer: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0)
+    """shares of price and resolution that are tried until the fewest changes do as well as all"""
+    alike: float = 1.1
+    """the fewest changes may leave so much more than all of them together"""
     smallest: float = 0.02
     """changes of a smaller θ are not reported; in factors, 1 %"""
     delays: int = 3
@@ -68,6 +74,8 @@ class Settings:
     """changes that are added one after the other, at most"""
     beam: int = 4
     """changes that are fitted at each turn, the likeliest"""
+    regular: float = 0.3
+    """share of a wind on the action that its past tells, from which on it is not white noise"""
     places: int = 2
     """places of a wind that are fitted, the likeliest"""
 
@@ -144,6 +152,15 @@ def split(rows: Rows, size: int, block: int) -> tuple[Rows, Rows]:
         run = np.repeat(np.arange(len(picked)), [len(each) for each in picked])
         parts.append(rows.take(index)._replace(run=run))
     return parts[0], parts[1]
+
+
+def joined(a: Rows, b: Rows) -> Rows:
+    """Both, with runs of their own."""
+    if a is b:
+        return a
+    b = b._replace(run=b.run + a.run.max() + 1)
+    parts: Any = (None if x is None else np.concatenate([x, y]) for x, y in zip(a, b, strict=True))
+    return Rows(*parts)
 
 
 class _Search:
@@ -232,6 +249,7 @@ class _Search:
 
     def _left(self, theta: np.ndarray, how: Whitening, rows: Rows, nominal: float) -> float:
         r = self.residuals.at([theta], rows)[0]
+        how = how._replace(amount=None, calm=None, past=how.past if how.effect is None else 0)
         fresh, _, kept = whitened(r, np.zeros((*r.shape, 0)), rows, how)
         return energy(fresh[kept]) / nominal if kept.any() else float("inf")
 
@@ -313,16 +331,20 @@ class _Search:
     def _blown(self, start: Explanation, place: str, axes: tuple[int, ...]) -> Explanation:
         """The usual parameters with a wind in one place; where that fits, once more around it."""
         each = start._replace(wind=place, axes=axes)
-        for turn in range(2):
+        for turn in range(4):
             (fit, how), (check, judged) = (self._around(each, rows, refine=turn > 0)
                                            for rows in (self.fit, self.check))  # fmt: skip
+            # From far, a sharp fit creeps along a curved valley: begin with a blunt one.
+            how = how._replace(floor=how.floor * 10 ** max(0, 2 - turn))
             basis = self.residuals.unit(self.core)
             fitted = gauss_newton(
                 self.residuals, fit, basis, each.fitted.theta, self.settings.fit, how
             )
             left = self._left(fitted.theta, judged, check, self.nominal)
             each = each._replace(fitted=fitted, left=left)
-            if self._exact(each) or left > self.settings.nearly:
+            # How large a wind on the action was shows only once the rest is right.
+            settled = self._exact(each) and (place != "action" or turn > 2)
+            if settled or left > self.settings.nearly:
                 break
         return each
 
@@ -333,15 +355,27 @@ class _Search:
         if each.wind == "past":
             return rows, Whitening(past=self.settings.fit.past)
         theta, axes = each.fitted.theta, list(each.axes)
-        (direction,) = self.residuals.directions(theta, rows, each.wind)
-        if refine and each.wind.startswith("force:"):
-            # A strong wind changes contacts: what it does is not in proportion to it.
-            effect = direction.effect[..., axes]
-            amount = along(self.residuals.at([theta], rows)[0], effect)
-            direction = direction._replace(axes=tuple(direction.axes[axis] for axis in axes))
-            rows = self.residuals.pushed(rows, direction, amount)
-            (direction,) = self.residuals.directions(theta, rows, each.wind)
-        return rows, Whitening(direction.effect[..., axes])
+        (direction,) = self.residuals.directions(theta, rows, each.wind, axes)
+        amount = np.zeros((rows.size, len(axes)))
+        calm = rows, direction.effect
+        if refine and not each.wind.startswith("coordinate:"):
+            for _ in range(2):
+                # A strong wind changes contacts: what it does is not in proportion to it.
+                amount = amount + along(self.residuals.at([theta], rows)[0], direction.effect)
+                rows, amount = self.residuals.pushed(calm[0], direction, amount)
+                (direction,) = self.residuals.directions(theta, rows, each.wind, axes)
+        if each.wind != "action":
+            return rows, Whitening(direction.effect)
+        # Gains and dampings act where motors do: without the wind's own size they would not show.
+        told = self.residuals.inside(rows, amount)
+        regular = np.mean([predictable(w, rows.run) for w in amount.T]) > self.settings.regular
+        past = self.settings.fit.past if regular else 0
+        # Sharper, the search would creep along a valley.
+        size = amount if refine else along(self.residuals.at([theta], rows)[0], direction.effect)
+        done = np.median(np.abs(np.einsum("tck,tk->tc", direction.effect, size)))
+        return rows, Whitening(
+            direction.effect, past, amount, self.settings.sharpest * float(done), told, calm
+        )
 
     def _starts(self, best: Explanation) -> list[Explanation]:
         zero = best._replace(fitted=best.fitted._replace(theta=self.zero))
@@ -390,7 +424,7 @@ class _Search:
         fitted = Fitted(self.zero, np.zeros(0), np.zeros((0, 0)), np.zeros(0), np.zeros((1, 0)),
                         0.0, np.zeros(0), 0)  # fmt: skip
         explanation = Explanation(fitted, 0.0, ())
-        hessian, errors = self._everything(self.zero, Whitening(), ())
+        hessian, errors = self._everything(self.zero, self.fit, Whitening())
         return Identified(
             self.zero, (), np.zeros((0, 0)), np.zeros(0), 1, explanation, nominal, 0.0,
             np.zeros(n), errors[1], hessian, self.rows,
@@ -415,13 +449,19 @@ class _Search:
             central=True, floor=floor,
         )  # fmt: skip
         spread = posterior(model)
+        # One more step, with the sharper derivatives: what is exact should look so.
+        phi = model.phi - np.linalg.solve(model.hessian, model.score)
         whole = self._left(best.fitted.theta, judged, check, self.nominal)
+        polished = self._left(self.residuals.unit(own) @ phi, judged, check, self.nominal)
+        if not polished < whole:
+            phi = model.phi
+        whole = min(whole, polished)
         chosen: tuple[int, ...] = ()
-        for price in (s.price, s.price / 4, s.price / 25):
-            chosen = changes.fewest(model.phi, spread, A[own], price, s.resolution)
+        for finer in s.finer:
+            chosen = changes.fewest(phi, spread, A[own], s.price / finer, s.resolution / finer)
             solved = self._refit(best, A[:, list(chosen)], fit, how)
             left = self._left(solved.theta, judged, check, self.nominal)
-            if left <= 1.1 * whole + s.exact:
+            if left <= s.alike * whole + (s.exact if best.wind else s.nothing):
                 break
         if best.wind:
             # A wind that the changes themselves make unnecessary was none.
@@ -445,7 +485,10 @@ class _Search:
         nominal: float,
     ) -> Identified:
         """Fits the chosen changes on all steps; drops those that are then too small to report."""
-        rows, how = self._around(best, self.rows)
+        # What is exact needs no more steps than it was found from.
+        enough = self._exact(best) and best.wind != "action"
+        every = joined(self.fit, self.check) if enough else self.rows
+        rows, how = self._around(best, every)
         while True:
             solved = self._refit(best, A[:, chosen], rows, how)
             amounts = solved.phi
@@ -454,14 +497,14 @@ class _Search:
             weak = [
                 i
                 for i in range(len(chosen))
-                if abs(amounts[i]) < self.settings.smallest
-                or sure[i] ** 2 < self.settings.price / 2
+                if abs(amounts[i]) < self.settings.smallest or sure[i] ** 2 < self.settings.price
             ]
             if not weak:
                 break
             chosen.pop(min(weak, key=lambda i: sure[i]))
         left = self._left(solved.theta, how, rows, 1.0) / max(nominal, 1e-300)
-        hessian, (estimates, errors) = self._everything(solved.theta, how, best.columns)
+        near, how = self._around(best, self.fit)
+        hessian, (estimates, errors) = self._everything(solved.theta, near, how)
         own = tuple(atoms[i] for i in chosen)
         return Identified(
             solved.theta, own, spread, amounts, len(solved.scores), best, nominal, left,
@@ -469,21 +512,16 @@ class _Search:
         )  # fmt: skip
 
     def _everything(
-        self, theta: np.ndarray, how: Whitening, columns: Sequence[int]
+        self, theta: np.ndarray, rows: Rows, how: Whitening
     ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
         """Hessian of all parameters, and what each would be if it were added to the others."""
-        rows = self.fit
-        if how.effect is not None:
-            how = Whitening()
-        r, jacobian = self.residuals.jacobian(theta, rows, self.residuals.unit(self.every))
-        fresh, slopes, kept = whitened(r, jacobian, rows, how)
-        sigma = 1.4826 * np.median(np.abs(fresh[kept]), axis=0) + 1e-3
-        z, scaled = fresh[kept] / sigma, slopes[kept] / sigma[:, None]
-        w = 1 / np.maximum(1.0, np.abs(z) / 2)
-        hessian = np.einsum("tc,tcp,tcq->pq", w, scaled, scaled)
-        score = np.einsum("tc,tcp,tc->p", w, scaled, z)
-        alone = np.diag(hessian) + 1.0
-        return hessian, (theta - score / alone, 1 / np.sqrt(alone))
+        basis = self.residuals.unit(self.every)
+        found = quadratic(
+            self.residuals, rows, basis, theta, self.settings.fit, how, floor=self.settings.sharpest
+        )
+        alone = np.diag(found.hessian)
+        step = (found.score - theta) / alone
+        return found.hessian - np.eye(len(theta)), (theta - step, 1 / np.sqrt(alone))
 
 
 def ranking(r: np.ndarray, directions: list[Direction]) -> list[tuple[str, list[int]]]:

@@ -8,6 +8,7 @@ Only velocities are compared where a state has them: positions follow from them.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import mujoco
 import numpy as np
 
 from windward.diagnosis.parameters import Parameter, values_of
@@ -117,11 +118,17 @@ class Residuals:
         """The basis of single parameters."""
         return np.eye(self.count)[:, list(columns)]
 
-    def directions(self, theta: np.ndarray, rows: Rows, only: str = "") -> list[Direction]:
-        """Where a wind may push: bodies, the action, single coordinates; or `only` one of them."""
+    def directions(
+        self, theta: np.ndarray, rows: Rows, only: str = "", axes: Sequence[int] | None = None
+    ) -> list[Direction]:
+        """Where a wind may push: bodies, the action, single coordinates.
+
+        Or `only` one of them, along some of its `axes`.
+        """
         found: list[Direction] = []
         if isinstance(self.dynamics, MujocoDynamics) and only[:6] in ("", "force:"):
-            found += self._on_bodies(theta, rows, only[6:])
+            found += self._on_bodies(theta, rows, only[6:], axes)
+            axes = None if only else axes
         if rows.u.dtype.kind == "f" and only in ("", "action"):
             found.append(self._on_action(theta, rows))
         names = self.names
@@ -129,34 +136,74 @@ class Residuals:
             effect = np.zeros((rows.size, len(names), 1))
             effect[:, i] = 1.0 / self.scale[i]
             found.append(Direction(f"coordinate:{name}", ("",), effect, "a step"))
-        return [each for each in found if not only or each.place == only]
+        found = [each for each in found if not only or each.place == only]
+        if axes is None:
+            return found
+        return [
+            each._replace(axes=tuple(each.axes[i] for i in axes), effect=each.effect[..., axes])
+            for each in found
+        ]
 
-    def _on_bodies(self, theta: np.ndarray, rows: Rows, only: str) -> list[Direction]:
+    def _planar(self) -> list[int]:
+        """Axes of forces that can be felt: a robot in the plane has no motion along y."""
+        model = self.dynamics.model
+        slides = model.jnt_axis[model.jnt_type == int(mujoco.mjtJoint.mjJNT_SLIDE)]
+        hinges = model.jnt_axis[model.jnt_type == int(mujoco.mjtJoint.mjJNT_HINGE)]
+        flat = len(slides) + len(hinges) == model.njnt and not np.abs(slides[:, 1]).any()
+        # Hinges about y alone, in bodies that are not turned out of the plane.
+        flat = flat and bool((np.abs(hinges[:, [0, 2]]) < 1e-9).all())
+        flat = flat and bool((np.abs(model.body_quat[:, [1, 3]]) < 1e-9).all())
+        return [0, 2] if flat else [0, 1, 2]
+
+    def _on_bodies(
+        self, theta: np.ndarray, rows: Rows, only: str, axes: Sequence[int] | None
+    ) -> list[Direction]:
         model = self.dynamics.model
         bodies = self.dynamics.parameters.elements["mass"]
         own = [
             i for i, name in enumerate(bodies) if model.body_mass[i + 1] > 0 and only in ("", name)
         ]
-        force = np.zeros((1 + 3 * len(own), rows.size, 3 * len(bodies)))
+        pushed = self._planar()
+        pushed = pushed if axes is None else [pushed[axis] for axis in axes]
+        force = np.zeros((1 + len(pushed) * len(own), rows.size, 3 * len(bodies)))
         if rows.push is not None:
             force += rows.push
-        for row, (i, axis) in enumerate((i, axis) for i in own for axis in range(3)):
+        for row, (i, axis) in enumerate((i, axis) for i in own for axis in pushed):
             force[row + 1, :, 3 * i + axis] += PUSH
         moved = self.advance([theta] * len(force), rows.x, rows.u, force)
         effect = self._gap(moved[1:], moved[:1]) / PUSH
-        found = []
-        for place, i in enumerate(own):
-            each = np.moveaxis(effect[3 * place : 3 * place + 3], 0, -1)
-            size = np.sqrt(np.nanmean(np.square(each), axis=(0, 1)))
-            # A planar robot does not feel what pushes it out of its plane.
-            seen = [axis for axis in range(3) if size[axis] > 1e-6 * max(size.max(), 1e-300)]
-            if seen:
-                axes = tuple("xyz"[axis] for axis in seen)
-                found.append(Direction(f"force:{bodies[i]}", axes, each[..., seen], "N"))
-        return found
+        names = tuple("xyz"[axis] for axis in pushed)
+        k = len(pushed)
+        return [
+            Direction(
+                f"force:{bodies[i]}",
+                names,
+                np.moveaxis(effect[k * place : k * place + k], 0, -1),
+                "N",
+            )
+            for place, i in enumerate(own)
+        ]
 
-    def pushed(self, rows: Rows, direction: Direction, amount: np.ndarray) -> Rows:
-        """Rows with a force (m, k) along a direction on a body added to what pushes them."""
+    def inside(self, rows: Rows, amount: np.ndarray) -> np.ndarray:
+        """Where a push on the action of this usual size is not cut off by the action's bounds."""
+        space = getattr(self.dynamics, "action_space", None) or self.dynamics.env.action_space
+        u = np.asarray(rows.u, dtype=np.float64).reshape(rows.size, -1) - amount
+        room = 3 * np.median(np.abs(amount), axis=0) + 1e-9
+        return (u > space.low.ravel() + room) & (u < space.high.ravel() - room)
+
+    def pushed(
+        self, rows: Rows, direction: Direction, amount: np.ndarray
+    ) -> tuple[Rows, np.ndarray]:
+        """Rows with (m, k) along a direction added to what pushes them, and what that came to."""
+        if direction.place == "action":
+            space = getattr(self.dynamics, "action_space", None) or self.dynamics.env.action_space
+            u = np.asarray(rows.u, dtype=np.float64)
+            moved = u.reshape(rows.size, -1).copy()
+            moved[:, [int(axis) for axis in direction.axes]] += amount
+            moved = np.clip(moved.reshape(u.shape), space.low, space.high)
+            change = (moved - u).reshape(rows.size, -1)
+            own = change[:, [int(axis) for axis in direction.axes]]
+            return rows._replace(u=moved), own
         bodies = self.dynamics.parameters.elements["mass"]
         place = bodies.index(direction.place.partition(":")[2])
         push = np.zeros((rows.size, 3 * len(bodies)))
@@ -164,7 +211,7 @@ class Residuals:
             push += rows.push
         for column, axis in enumerate(direction.axes):
             push[:, 3 * place + "xyz".index(axis)] += amount[:, column]
-        return rows._replace(push=push)
+        return rows._replace(push=push), amount
 
     def _on_action(self, theta: np.ndarray, rows: Rows) -> Direction:
         space = getattr(self.dynamics, "action_space", None) or self.dynamics.env.action_space

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from windward.diagnosis.fit import MAD, autoregression
+from windward.diagnosis.fit import MAD, autoregression, predictable
 from windward.diagnosis.identify import Identified, ranking
 from windward.diagnosis.residuals import Direction, Residuals, Rows, along
 
-PAST = 8
-"""order of the autoregression that measures how much of a series its past tells"""
+MOST = 48
+"""steps that an autoregression needs at least"""
 SINES = 2
 """sinusoids in a model, at most"""
 PERIODS = (4.0, 2000.0)
@@ -154,22 +154,20 @@ def wind_of(
     place, axes, explained = _place(residuals, found, rows, r)
     if explained < 1 - NAMED:
         return Wind("", "", (), (), 0.0, coordinates, seconds)
-    (direction,) = residuals.directions(found.theta, rows, place)
-    amount = along(r, direction.effect[..., axes])
-    if place.startswith("force:"):
-        kept = direction._replace(axes=tuple(direction.axes[axis] for axis in axes))
-        for _ in range(2):  # what a strong force does is not in proportion to it
-            pushed = residuals.pushed(rows, kept, amount)
-            (near,) = residuals.directions(found.theta, pushed, place)
-            rest = residuals.at([found.theta], pushed)[0]
-            amount = amount + along(rest, near.effect[..., axes])
+    (direction,) = residuals.directions(found.theta, rows, place, axes)
+    amount = along(r, direction.effect)
+    if not place.startswith("coordinate:"):
+        # What a strong push does is not in proportion to it.
+        pushed, amount = residuals.pushed(rows, direction, amount)
+        (near,) = residuals.directions(found.theta, pushed, place, axes)
+        amount = amount + along(residuals.at([found.theta], pushed)[0], near.effect)
     size = np.sqrt(np.median(np.square(amount), axis=0))
     strong = size > 0.05 * size.max()
-    amount, axes = amount[:, strong], [axis for axis, has in zip(axes, strong, strict=True) if has]
     found_axes = tuple(
-        _axis(direction.axes[axis] or place.partition(":")[2], amount[:, i], rows)
-        for i, axis in enumerate(axes)
+        _axis(direction.axes[i] or place.partition(":")[2], amount[:, i], rows)
+        for i in np.flatnonzero(strong)
     )
+    amount = amount[:, strong]
     series = tuple(amount[rows.episode == e] for e in np.unique(rows.episode))
     return Wind(place, direction.unit, found_axes, series, explained, coordinates, seconds)
 
@@ -198,32 +196,10 @@ def _explained(r: np.ndarray, direction: Direction, axes: list[int]) -> float:
     return float(1 - np.median(left[shows] / size[shows])) if shows.any() else 0.0
 
 
-def _runs(rows: Rows) -> list[np.ndarray]:
-    """Indices of consecutive steps, run by run."""
-    return [np.flatnonzero(rows.run == run) for run in np.unique(rows.run)]
-
-
-def predictable(w: np.ndarray, rows: Rows) -> float:
-    """Share of a series that its past tells, on the half that was not fitted."""
-    past, now = [], []
-    for run in _runs(rows):
-        own = w[run]
-        if len(own) > PAST:
-            past.append(np.stack([own[PAST - k : len(own) - k] for k in range(1, PAST + 1)], 1))
-            now.append(own[PAST:])
-    if not now or sum(map(len, now)) < 4 * PAST:
-        return 0.0
-    P, y = np.concatenate(past), np.concatenate(now)
-    half = len(y) // 2
-    left = np.abs(y[half:] - P[half:] @ autoregression(y[:half], P[:half]))
-    size = np.abs(y[half:])
-    return float(np.clip(1 - np.square(np.median(left) / (np.median(size) + 1e-300)), 0.0, 1.0))
-
-
 def _coordinate(name: str, w: np.ndarray, rows: Rows) -> Coordinate:
     model = fit_model(w, rows)
     period = model.sines[0].period if model.sines else None
-    return Coordinate(name, float(np.sqrt(np.square(w).mean())), predictable(w, rows), period)
+    return Coordinate(name, float(np.sqrt(np.square(w).mean())), predictable(w, rows.run), period)
 
 
 def _axis(name: str, w: np.ndarray, rows: Rows) -> Axis:
@@ -236,7 +212,7 @@ def _axis(name: str, w: np.ndarray, rows: Rows) -> Axis:
         size = abs(model.mean)
     else:
         size = float(np.sqrt(np.square(_winsorised(w)).mean()))
-    return Axis(name, size, predictable(w, rows), model)
+    return Axis(name, size, predictable(w, rows.run), model)
 
 
 def _winsorised(w: np.ndarray) -> np.ndarray:
@@ -263,14 +239,20 @@ def fit_model(w: np.ndarray, rows: Rows) -> Model:
         for _ in range(SINES):
             if len(w) < 20 or _size(rest) < 1e-9 * (abs(mean) + size):
                 break
-            sine, after, middle = _sine(rest, time, episode)
+            sine, after = _sine(rest, time, episode)
+            if not sines and mean:
+                # Less than a period does not tell its mean: try without one.
+                other = _sine(w, time, episode)
+                if _size(other[1]) < _size(after):
+                    mean, rest, (sine, after) = 0.0, w, other
             if not _size(after) < WORTH * _size(rest):
                 break
             sines.append(sine)
-            mean, rest = mean + middle, after
+            middle = float(after.mean())
+            mean, rest = mean + middle, after - middle
     past: tuple[float, ...] = ()
-    rate = predictable(rest, rows)
-    if rate > 0.2 and len(rest) > 6 * PAST:
+    rate = predictable(rest, rows.run)
+    if rate > 0.2 and len(rest) > MOST:
         lags = np.stack([rest[2 - k : len(rest) - k] for k in (1, 2)], axis=1)
         a = autoregression(rest[2:], lags)
         roots = np.abs(np.roots([1.0, -a[0], -a[1]]))
@@ -313,52 +295,56 @@ def _step(w: np.ndarray, time: np.ndarray) -> tuple[float, int, float]:
     return best
 
 
-def _basis(time: np.ndarray, episode: np.ndarray, period: float) -> np.ndarray:
-    """Sine and cosine for each episode, and a constant."""
-    own = (episode[:, None] == np.unique(episode)[None]).astype(float)
+def _waves(w: np.ndarray, time: np.ndarray, first: np.ndarray, period: float) -> np.ndarray:
+    """Least squares of sine and cosine in each episode: (episodes, 2)."""
     angle = 2 * np.pi * time / period
-    return np.concatenate(
-        [np.sin(angle)[:, None] * own, np.cos(angle)[:, None] * own, np.ones((len(time), 1))], 1
+    sine, cosine = np.sin(angle), np.cos(angle)
+    sums = [
+        np.add.reduceat(each, first)
+        for each in (sine * sine, sine * cosine, cosine * cosine, sine * w, cosine * w)
+    ]
+    damping = 1e-9 * (sums[0] + sums[2])
+    a, b, c = sums[0] + damping, sums[1], sums[2] + damping
+    determinant = a * c - b * b
+    return np.stack(
+        [(c * sums[3] - b * sums[4]) / determinant, (a * sums[4] - b * sums[3]) / determinant], 1
     )
 
 
-def _sine(w: np.ndarray, time: np.ndarray, episode: np.ndarray) -> tuple[Sine, np.ndarray, float]:
-    """(sinusoid, what it leaves, constant): the period is searched, the rest is least squares."""
+def _sine(w: np.ndarray, time: np.ndarray, episode: np.ndarray) -> tuple[Sine, np.ndarray]:
+    """(sinusoid, what it leaves): the period is searched, the rest is least squares."""
     from scipy.optimize import minimize_scalar
 
-    def solved(period: float) -> tuple[np.ndarray, np.ndarray]:
-        basis = _basis(time, episode, period)
-        solution = np.linalg.lstsq(basis, w, rcond=None)[0]
-        return solution, w - basis @ solution
+    first = np.flatnonzero(np.r_[True, episode[1:] != episode[:-1]])
+    counts = np.diff(np.r_[first, len(w)])
+    own = np.repeat(np.arange(len(first)), counts)
+
+    def left(period: float) -> np.ndarray:
+        waves = _waves(w, time, first, period)[own]
+        angle = 2 * np.pi * time / period
+        return np.asarray(w - waves[:, 0] * np.sin(angle) - waves[:, 1] * np.cos(angle))
 
     longest = float(time.max() + 1)
-    # Frequencies closer than a quarter of a cycle an episode look alike.
     low, high = 1 / min(PERIODS[1], 2 * longest), 1 / PERIODS[0]
+    # Frequencies closer than a quarter of a cycle an episode look alike.
     frequencies = np.arange(low, high, 0.25 / longest)
-    power = [_power(w, time, episode, f) for f in frequencies]
-    top = frequencies[np.argsort(power)[-3:]]
+    power = np.concatenate(
+        [
+            (np.square(np.abs(np.add.reduceat(w[:, None] * wave, first))) / counts[:, None]).sum(0)
+            for some in np.array_split(frequencies, max(1, len(frequencies) // 256))
+            for wave in [np.exp(-2j * np.pi * time[:, None] * some)]
+        ]
+    )
     tries = [
         minimize_scalar(
-            lambda f: _size(solved(1 / f)[1]),
+            lambda f: _size(left(1 / f)),
             bounds=(max(low / 2, f - 0.5 / longest), f + 0.5 / longest),
             method="bounded",
         )
-        for f in top
+        for f in frequencies[np.argsort(power)[-3:]]
     ]
-    best = min(tries, key=lambda each: each.fun)
-    period = float(1 / best.x)
-    solution, rest = solved(period)
-    waves = (len(solution) - 1) // 2
-    amplitude = np.hypot(solution[:waves], solution[waves:-1])
-    counts = [np.sum(episode == e) for e in np.unique(episode)]
-    size = float(np.average(amplitude, weights=counts))
-    return Sine(size, period), rest, float(solution[-1])
-
-
-def _power(w: np.ndarray, time: np.ndarray, episode: np.ndarray, frequency: float) -> float:
-    wave = w * np.exp(-2j * np.pi * frequency * time)
-    return float(
-        sum(
-            np.abs(wave[episode == e].sum()) ** 2 / np.sum(episode == e) for e in np.unique(episode)
-        )
-    )
+    period = float(1 / min(tries, key=lambda each: each.fun).x)
+    amplitude = np.hypot(*_waves(w, time, first, period).T)
+    # Pieces much shorter than a period tell its size badly.
+    size = float(np.average(amplitude, weights=np.square(counts)))
+    return Sine(size, period), left(period)

@@ -21,7 +21,7 @@ from windward.diagnosis.log import Episode, Log, check_fits, load_log, log_of
 from windward.diagnosis.parameters import Parameter, parameters_of
 from windward.diagnosis.recorder import Recorder
 from windward.diagnosis.residuals import Residuals, Rows
-from windward.diagnosis.wind import Wind, predictable, wind_of
+from windward.diagnosis.wind import Wind, wind_of
 from windward.envs.changed import DELAY
 from windward.simulators.learned import LearnedSimulator
 from windward.simulators.shell import Unsupported
@@ -31,6 +31,8 @@ SEEN = 0.5
 """a parameter is seen if its interval is narrower than this share of what was before the data"""
 SLEEP = 0.8
 """of a smooth random action that stays to the next step"""
+REGULAR = 0.6
+"""share of what is left over that its past tells, from which on it is no noise"""
 JUMP = 3.0
 """a position that moves by so much more than its velocities allow has not been reached in a step"""
 
@@ -317,7 +319,9 @@ def _refuse_jumps(x: np.ndarray, nominal: Any, number: int) -> None:
     if dt is None or not np.isfinite(q).all():
         return
     usual = np.median(v, axis=0) + 0.1
-    allowed = JUMP * dt * (v[1:] + v[:-1] + usual)
+    speed = (x[1:] + x[:-1])[:, parts["qvel"]] / 2
+    noise = np.median(np.abs(x[1:] - x[:-1])[:, parts["qpos"]] - dt * np.abs(speed), axis=0)
+    allowed = JUMP * dt * (v[1:] + v[:-1] + usual) + 20 * np.abs(noise)
     bad = (gap > allowed).any(axis=1)
     # Where most steps jump the velocities are in another unit: that is for the fit to show.
     if bad.any() and bad.mean() < 0.2:
@@ -395,7 +399,8 @@ def _unexplained(
     share = float(np.square(after[ok]).sum() / max(np.square(before[ok]).sum(), 1e-300))
     share = min(share, 1.0)
     if not wind.axes:
-        return share, _depends(after[ok], rows.take(ok))
+        past = np.mean([each.predictable for each in wind.coordinates])
+        return share, bool(past > REGULAR) or _depends(after[ok], rows.take(ok))
     amount = np.concatenate(wind.series)
     if _modelled(wind):
         return share * (1 - wind.explained), False
@@ -413,7 +418,7 @@ def _modelled(wind: Wind) -> bool:
 
 
 def _depends(w: np.ndarray, rows: Rows, most: float = 0.4) -> bool:
-    """Whether state and action, or its own past, tell much of a series on steps held out."""
+    """Whether state and action tell much of a series, on steps held out."""
     z = np.concatenate([rows.x, np.reshape(rows.u, (rows.size, -1))], axis=1)
     z = (z - z.mean(axis=0)) / (z.std(axis=0) + 1e-9)
     z = np.concatenate([z, np.square(z), np.ones((len(z), 1))], axis=1)
@@ -425,8 +430,7 @@ def _depends(w: np.ndarray, rows: Rows, most: float = 0.4) -> bool:
     ridge = z[half].T @ z[half] + 0.01 * half.sum() * np.eye(z.shape[1])
     guess = z @ np.linalg.solve(ridge, z[half].T @ y[half])
     left = np.square(y[~half] - guess[~half]).sum() / max(np.square(y[~half]).sum(), 1e-12)
-    past = np.mean([predictable(column, rows) for column in w.T])
-    return bool(1 - left > most or past > 1.5 * most)
+    return bool(1 - left > most)
 
 
 def _changes(found: Identified, parameters: list[Parameter]) -> dict[str, Change]:

@@ -1,0 +1,1 @@
+"""How well diagnoses find what changed."""
