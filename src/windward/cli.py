@@ -1,4 +1,4 @@
-"""The command line: `windward demo | evaluate | list | train | run STUDY | report DIR ...`."""
+"""The command line: `windward demo | evaluate | diagnose | list | train | run STUDY | ...`."""
 
 import json
 import sys
@@ -22,7 +22,9 @@ from windward.bench import overhead as bench_overhead
 from windward.bench import simulator as bench_simulator
 from windward.bench import train as bench_train
 from windward.linear import Diverged
+from windward.studies.evaluation import diagnose
 from windward.studies.evaluation import report as evaluation_report
+from windward.studies.evaluation.diagnose import Diagnose
 from windward.studies.evaluation.evaluate import Evaluate
 from windward.studies.evaluation.loading import make_env
 from windward.studies.headroom import headroom
@@ -169,6 +171,7 @@ class Bench:
 Command = (
     Annotated[Demo, tyro.conf.subcommand("demo")]
     | Annotated[Evaluate, tyro.conf.subcommand("evaluate")]
+    | Annotated[Diagnose, tyro.conf.subcommand("diagnose")]
     | Annotated[List, tyro.conf.subcommand("list")]
     | Annotated[Train, tyro.conf.subcommand("train")]
     | Annotated[Run, tyro.conf.subcommand("run")]
@@ -278,6 +281,8 @@ def main(args: Sequence[str] | None = None) -> None:
                 _demo(command, console)
             case Evaluate():
                 evaluation_report.run(command, console)
+            case Diagnose():
+                diagnose.run(command, console)
             case List():
                 _list(command, console)
             case Train():

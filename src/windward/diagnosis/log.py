@@ -1,5 +1,6 @@
 """Recorded transitions: episodes in memory, and in files of arrays and JSON."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -7,7 +8,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from windward import checks, files
+from windward import files
 
 KIND = "windward.log"
 VERSION = 1
@@ -78,12 +79,12 @@ def log_of(arrays: Mapping[str, Any], about: Mapping[str, Any] | None = None) ->
                 f"the log's {name!r} has {len(array)} rows and its 'actions' {n}: a row of each "
                 "for each moment"
             )
-    ends = found["ends"].reshape(n) != 0
+    ends = _column("ends", found["ends"]) != 0
     if not ends.any() or not ends[-1]:
         raise ValueError(
             "the log's last episode is not marked: 'ends' must be True at the last moment of each"
         )
-    rewards = found.get("rewards", np.zeros(n)).reshape(n)
+    rewards = _column("rewards", found.get("rewards", np.zeros(n)))
     last = np.flatnonzero(ends)
     episodes = []
     for start, end in zip(np.r_[0, last[:-1] + 1], last, strict=True):
@@ -97,9 +98,21 @@ def log_of(arrays: Mapping[str, Any], about: Mapping[str, Any] | None = None) ->
     return _checked(Log(tuple(episodes), dict(about or {})))
 
 
+def _column(name: str, array: np.ndarray) -> np.ndarray:
+    """One number for each moment."""
+    if array.shape not in ((len(array),), (len(array), 1)):
+        raise ValueError(f"the log's {name!r} must be one for each moment; got {array.shape}")
+    if np.isnan(array).any() and name == "ends":
+        raise ValueError(f"the log's 'ends' are flags; row {int(np.isnan(array).argmax())} is NaN")
+    return array.reshape(len(array))
+
+
 def _numbers(name: str, array: Any) -> np.ndarray:
     """An array of numbers; which are not finite is said later, with the episode and step."""
-    found = np.asarray(array)
+    try:
+        found = np.asarray(array)
+    except ValueError as error:
+        raise ValueError(f"the log's {name!r} must be rows of one shape: {error}") from error
     if found.dtype.kind not in "biuf" or not found.ndim:
         raise ValueError(f"the log's {name!r} must be rows of numbers; got {found.dtype}")
     return found
@@ -110,6 +123,13 @@ def _checked(log: Log) -> Log:
     if not log.episodes:
         raise ValueError("the log has no episode")
     for number, episode in enumerate(log.episodes):
+        for name in ("observations", "states"):
+            array = getattr(episode, name)
+            if array is not None and len(array) != episode.steps + 1:
+                raise ValueError(
+                    f"episode {number} of the log has {episode.steps} actions and {len(array)} "
+                    f"{name}: there must be one more, for the moment after the last action"
+                )
         for name in ("observations", "actions", "states"):
             array = getattr(episode, name)
             if array is None:
@@ -128,8 +148,14 @@ def _checked(log: Log) -> Log:
 
 
 def save_log(log: Log, path: str | Path) -> None:
-    """Writes a log as arrays and JSON."""
+    """Writes a log as arrays and JSON; states only if all episodes have them."""
     episodes = log.episodes
+    if not episodes:
+        raise ValueError("the log has no episode")
+    try:
+        json.dumps(dict(log.about))
+    except TypeError as error:
+        raise ValueError(f"what a log says about itself must go to JSON: {error}") from error
     arrays = {
         "observations": np.concatenate([each.observations for each in episodes]),
         "actions": np.concatenate([each.actions for each in episodes]),
@@ -159,7 +185,8 @@ def load_log(path: str | Path) -> Log:
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
         raise ValueError(f"{str(path)!r} is damaged: its lengths of episodes are {lengths!r}")
     states = _numbers("states", arrays["states"]) if "states" in arrays else None
-    steps, moments = int(lengths.sum()), int(lengths.sum()) + len(lengths)
+    steps = sum(lengths.tolist())  # Python's integers do not overflow
+    moments = steps + len(lengths)
     wanted = {
         "actions": (actions, steps), "rewards": (rewards, steps),
         "observations": (observations, moments), "terminated": (terminated, len(lengths)),
@@ -171,6 +198,9 @@ def load_log(path: str | Path) -> Log:
                 f"{str(path)!r} is damaged: {name} has {len(array)} rows where its episodes have "
                 f"{count}"
             )
+    for name, flat in (("rewards", rewards), ("terminated", terminated), ("truncated", truncated)):
+        if flat.ndim != 1:
+            raise ValueError(f"{str(path)!r} is damaged: {name} has shape {flat.shape}")
     episodes, step, moment = [], 0, 0
     for number, length in enumerate(lengths.tolist()):
         seen, taken = slice(moment, moment + length + 1), slice(step, step + length)
@@ -192,11 +222,12 @@ def load_log(path: str | Path) -> Log:
 
 
 def check_fits(log: Log, env: gym.Env, d_x: int | None) -> None:
-    """Refuses a log of another environment."""
+    """Refuses a log of another environment, and one that no diagnosis can read."""
+    _checked(log)
     theirs, ours = log.about.get("env"), env.spec.id if env.spec is not None else None
     if theirs is not None and ours is not None and theirs != ours:
         raise ValueError(f"the log is of {theirs}, and the environment is {ours}")
-    for episode in log.episodes[:1]:
+    for episode in log.episodes:
         shapes: Sequence[tuple[str, Any, Any]] = (
             ("observations", episode.observations, env.observation_space.shape),
             ("actions", episode.actions, env.action_space.shape),
@@ -210,4 +241,3 @@ def check_fits(log: Log, env: gym.Env, d_x: int | None) -> None:
                     f"the log is of another environment: its {name} have shape "
                     f"{array.shape[1:]}, here they have {shape}"
                 )
-    checks.integer("steps of the log", log.steps, SHORTEST)

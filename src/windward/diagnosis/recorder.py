@@ -9,13 +9,20 @@ from gymnasium.utils import RecordConstructorArgs
 
 from windward.diagnosis.log import Episode, Log, save_log
 from windward.simulators.physics import physics_of
+from windward.simulators.shell import Unsupported
+
+ARRAYS = (
+    gym.spaces.Box, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary
+)  # fmt: skip
+"""spaces whose elements are arrays or numbers"""
 
 
 class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """Records states where there are any, observations, executed actions, rewards and ends.
 
     Put it outermost, so that it sees what the policy sees and does. The file is written after each
-    episode and at `close()`, whole or not at all.
+    episode and at `close()`, whole or not at all. Observations with parts, of a Dict or a Tuple,
+    are written as one flat array.
 
     >>> import gymnasium as gym, tempfile
     >>> path = Path(tempfile.mkdtemp()) / "flight.npz"
@@ -36,17 +43,28 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self.path = None if path is None else Path(path)
         if self.path is not None and not self.path.parent.is_dir():
             raise ValueError(f"there is no folder {str(self.path.parent)!r} for the log")
+        self._flat = _has_parts(env.observation_space)
+        if not isinstance(env.action_space, ARRAYS):
+            raise Unsupported(
+                f"a log holds actions that are arrays or numbers; got {env.action_space}"
+            )
         self._physics = physics_of(self.unwrapped)
         self._episodes: list[Episode] = []
         self._begin(None)
 
     def _begin(self, observation: Any) -> None:
-        self._observations: list[Any] = [] if observation is None else [np.array(observation)]
+        self._observations: list[Any] = [] if observation is None else [self._array(observation)]
         self._states: list[np.ndarray] = []
         self._actions: list[Any] = []
         self._rewards: list[float] = []
         if observation is not None and self._physics is not None:
             self._states.append(self._physics.state())
+
+    def _array(self, observation: Any) -> np.ndarray:
+        """A copy of an observation as one array."""
+        if self._flat:
+            return np.array(gym.spaces.flatten(self.observation_space, observation))
+        return np.array(observation)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -58,21 +76,29 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return observation, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """One step, written down."""
+        """One step, written down; one beyond an end begins another episode."""
+        if not self._observations:
+            raise gym.error.ResetNeeded("call reset() before the first step()")
         executed = np.array(action)
         observation, reward, terminated, truncated, info = self.env.step(action)
-        self._observations.append(np.array(observation))
+        self._observations.append(self._array(observation))
         self._actions.append(executed)
         self._rewards.append(float(reward))
         if self._physics is not None:
             self._states.append(self._physics.state())
         if terminated or truncated:
             self._end(bool(terminated), bool(truncated))
+            self._begin(observation)
         return observation, reward, terminated, truncated, info
 
     def _end(self, terminated: bool, truncated: bool) -> None:
-        if not self._actions:
-            return
+        """Ends an episode, and writes the file."""
+        if self._actions:
+            self._keep(terminated, truncated)
+            if self.path is not None:
+                save_log(self.log, self.path)
+
+    def _keep(self, terminated: bool, truncated: bool) -> None:
         states = np.array(self._states) if self._states else None
         self._episodes.append(
             Episode(
@@ -85,8 +111,6 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
             )
         )
         self._begin(None)
-        if self.path is not None:
-            save_log(self.log, self.path)
 
     @property
     def log(self) -> Log:
@@ -98,3 +122,25 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         """Writes what is left, and closes the environment."""
         self._end(terminated=False, truncated=True)
         super().close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state.pop("_physics")
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._physics = physics_of(self.unwrapped)
+        # MuJoCo environments come back without their state: the next episode begins at a reset.
+        if self._actions:
+            self._keep(terminated=False, truncated=True)
+        self._begin(None)
+
+
+def _has_parts(space: gym.Space) -> bool:
+    """Whether observations must be flattened; refuses those that cannot be."""
+    if isinstance(space, ARRAYS):
+        return False
+    if isinstance(space, (gym.spaces.Dict, gym.spaces.Tuple)) and space.is_np_flattenable:
+        return True
+    raise Unsupported(f"a log holds observations that are arrays; got {space}")

@@ -1,5 +1,6 @@
 """Changed: a Gymnasium wrapper that makes an environment another world, for good."""
 
+import copy
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -36,13 +37,23 @@ class Changed(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     see_through = True
 
     def __init__(self, env: gym.Env, changes: Mapping[str, float]) -> None:
-        RecordConstructorArgs.__init__(self, changes=dict(changes))
+        if isinstance(env, gym.vector.VectorEnv):
+            raise ValueError("Changed takes one environment: wrap each before they are vectorised")
+        if not isinstance(env, gym.Env):
+            raise ValueError(f"env must be an environment; got {env!r}: use gym.make for an id")
+        if not isinstance(changes, Mapping):
+            raise ValueError(f'changes must be a mapping such as {{"mass": 1.2}}; got {changes!r}')
+        # As Python's own numbers they go to JSON and back with env.spec.
+        self.changes = {
+            name: value.item() if isinstance(value, np.generic) else value
+            for name, value in changes.items()
+        }
+        RecordConstructorArgs.__init__(self, changes=dict(self.changes))
         gym.Wrapper.__init__(self, env)
-        self.changes = dict(changes)
         self._bind()
 
-    def _bind(self) -> None:
-        """Writes the parameters into the environment."""
+    def _bind(self, first: Mapping[str, Any] | None = None) -> None:
+        """Writes the parameters into the environment; `first` is what they were before."""
         for layer in wrappers.chain(self.env):
             if isinstance(layer, Disturbed) and layer.nominal_parameters is not None:
                 raise ValueError(
@@ -50,9 +61,12 @@ class Changed(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                     "Disturbed around it"
                 )
         own = {name: value for name, value in self.changes.items() if not _is_interface(name)}
+        for name in self.changes:
+            if _kind(name) == DELAY and name != DELAY:
+                raise ValueError(f"all actions come late together: {DELAY!r}; got {name!r}")
         self._delay = checks.integer("changes['delay']", self.changes.get(DELAY, 0), 0)
         self._bias = self._offsets()
-        self._late: deque[Any] = deque()
+        self._begin()
         physics = physics_of(self.unwrapped)
         self._parameters: Parameters | None = None
         if not own:
@@ -63,6 +77,9 @@ class Changed(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
                 f"Pendulum and CartPole), so {next(iter(own))!r} cannot be changed there"
             )
         self._parameters = physics.parameters
+        if first is not None:  # a copied environment may come with what was written
+            physics.parameters.first.update(first)  # type: ignore[attr-defined]
+            physics.parameters.restore()
         for kind, value in arrays_of(physics.parameters.elements, own).items():
             self._parameters.write(kind, value)
 
@@ -79,24 +96,28 @@ class Changed(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         flat[:] = arrays_of({BIAS: names}, given)[BIAS]
         return flat.reshape(space.shape)
 
+    def _begin(self) -> None:
+        """What is executed until the first action arrives."""
+        self._late: deque[Any] = deque(_idle(self.action_space) for _ in range(self._delay))
+
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode; late actions are zeros, or the first of discrete ones, until then."""
         observation, info = self.env.reset(seed=seed, options=options)
-        self._late = deque([_idle(self.action_space)] * self._delay)
+        self._begin()
         return self._seen(observation), info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step in the changed world."""
         if self._delay:
-            self._late.append(np.array(action) if isinstance(action, np.ndarray) else action)
+            self._late.append(copy.copy(action))
             action = self._late.popleft()
         observation, reward, terminated, truncated, info = self.env.step(action)
         return self._seen(observation), reward, terminated, truncated, info
 
     def _seen(self, observation: Any) -> Any:
-        if self._bias is None:
+        if self._bias is None or not self._bias.any():
             return observation
         return wrappers.within(observation, self._bias, self.observation_space)  # type: ignore[arg-type]
 
@@ -104,6 +125,10 @@ class Changed(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     def nominal_parameters(self) -> Parameters | None:
         """The parameters from before the change."""
         return self._parameters
+
+    def act_now(self, action: Any) -> Any:
+        """The action that a step with `action` executes, for a wrapper outside that must know."""
+        return self._late[0] if self._delay else action
 
     def observe_again(self, observation: Any) -> Any:
         """An observation as these sensors show it, for a wrapper outside that looks again."""
@@ -121,12 +146,10 @@ class Changed(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        first = state.pop("_first")
+        first, late = state.pop("_first"), state.pop("_late")
         self.__dict__.update(state)
-        if first is not None:  # others than MuJoCo's come with what was written
-            for attribute, value in first.items():
-                setattr(self.unwrapped, attribute, value)
-        self._bind()
+        self._bind(first)
+        self._late = late
 
 
 def _kind(name: str) -> str:

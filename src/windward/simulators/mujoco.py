@@ -161,6 +161,7 @@ class MujocoDynamics:
         # Gymnasium's own classes hand the action to the motors as it is; others may not.
         self._plain = type(env).__module__.startswith("gymnasium.envs.mujoco.")
         self._pool: rollout.Rollout | None = None
+        self._pushed = False
 
     def state(self) -> np.ndarray:
         """See Dynamics."""
@@ -183,8 +184,9 @@ class MujocoDynamics:
         if x is not None:
             _set_state(self.model, data, x)
             data.qacc_warmstart[:] = 0.0
-        if forces:
+        if forces or self._pushed:
             self._forces[:] = 0.0
+            self._pushed = bool(forces)
         for name, each in forces.items():
             kind, body = name.split(":", 1)
             first = 0 if kind == "force" else 3

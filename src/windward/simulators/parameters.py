@@ -46,6 +46,10 @@ class Parameters(Protocol):
         """Sets everything back."""
         ...
 
+    def settle(self) -> None:
+        """Takes the values there are now for the first ones."""
+        ...
+
 
 def arrays_of(
     elements: Mapping[str, Sequence[str]], changes: Any, name: str = "changes"
@@ -84,6 +88,9 @@ class NoParameters:
     def restore(self) -> None:
         """See Parameters."""
 
+    def settle(self) -> None:
+        """See Parameters."""
+
 
 class DictParameters:
     """Parameters of a user's function by name: each is a kind of its own with one element."""
@@ -100,6 +107,10 @@ class DictParameters:
     def restore(self) -> None:
         """See Parameters."""
         self.now = dict(self.first)
+
+    def settle(self) -> None:
+        """See Parameters."""
+        self.first = dict(self.now)
 
 
 def _names(model: mujoco.MjModel, kind: mujoco.mjtObj, count: int, first: int = 0) -> list[str]:
@@ -124,6 +135,9 @@ _ARRAYS = (
     "body_inertia",
     "body_ipos",
     "body_sameframe",
+    "geom_sameframe",
+    "site_sameframe",
+    "bvh_aabb",
     "geom_friction",
     "actuator_gainprm",
     "actuator_biasprm",
@@ -134,6 +148,9 @@ _ARRAYS = (
 _CONSTANTS = ("mass", "inertia", "com", "armature")
 """kinds from which MuJoCo computes constants: weights of constraints, subtree masses"""
 _AXES = "xyz"
+_AT_COM = int(mujoco.mjtSameFrame.mjSAMEFRAME_INERTIA)
+_TURNED_ALIKE = int(mujoco.mjtSameFrame.mjSAMEFRAME_INERTIAROT)
+_CONJUGATE = np.array([1.0, -1.0, -1.0, -1.0])
 
 
 class MujocoParameters:
@@ -151,8 +168,11 @@ class MujocoParameters:
         # Where MuJoCo takes the frame of a free body for that of its mass, this cannot be undone.
         movable = [i for i in range(1, model.nbody) if not model.body_simple[i]]
         self._picked = {
-            "damping": damped, "armature": geared, "frictionloss": scalar, "com": np.array(movable)
-        }  # fmt: skip
+            "damping": damped,
+            "armature": geared,
+            "frictionloss": scalar,
+            "com": np.array(movable, dtype=int),
+        }
         listed: dict[str, list[str]] = {
             "mass": bodies,
             "friction": _names(model, mujoco.mjtObj.mjOBJ_GEOM, model.ngeom),
@@ -166,18 +186,25 @@ class MujocoParameters:
             "slope": ["x", "y"],
         }
         self.elements = {kind: names for kind, names in listed.items() if names}
-        self._first = {name: np.array(getattr(model, name)) for name in _ARRAYS}
-        self._gravity = np.array(model.opt.gravity)
-        self._values: dict[str, np.ndarray] = {}
         self._scratch: mujoco.MjData | None = None
+        self.settle()
+
+    def settle(self) -> None:
+        """See Parameters."""
+        self.first = {name: np.array(getattr(self.model, name)) for name in _ARRAYS}
+        self.first["gravity"] = np.array(self.model.opt.gravity)
+        self._written: dict[str, np.ndarray] = {}
 
     def write(self, kind: str, value: np.ndarray) -> None:
         """See Parameters."""
-        self._values[kind] = np.array(value, dtype=np.float64)
-        self._apply(self.model, kind)
+        self._written[kind] = np.array(value, dtype=np.float64)
+        self._apply(self.model, kind, self._written)
+        if kind in _CONSTANTS:
+            self._derive(self.model)
 
     def restore(self) -> None:
         """See Parameters."""
+        self._written = {}
         self.restore_in(self.model)
 
     def restore_in(self, model: mujoco.MjModel) -> None:
@@ -186,37 +213,30 @@ class MujocoParameters:
 
     def write_in(self, model: mujoco.MjModel, values: Mapping[str, np.ndarray]) -> None:
         """Writes all kinds into another model of the same structure; first values if left out."""
-        self._values = dict(values)
         for kind in self.elements:
             if kind not in ("inertia", "slope"):  # written with mass and gravity
-                self._apply(model, kind, constants=kind == "mass")
-        if any(kind in values for kind in _CONSTANTS[1:]):
-            self._derive(model)
+                self._apply(model, kind, values)
+        self._derive(model)
 
-    def _value(self, kind: str) -> np.ndarray:
-        if kind in self._values:
-            return self._values[kind]
+    def _value(self, kind: str, values: Mapping[str, np.ndarray]) -> np.ndarray:
+        if kind in values:
+            return values[kind]
         return np.full(len(self.elements.get(kind, ())), first_value(kind))
 
-    def _apply(self, model: mujoco.MjModel, kind: str, constants: bool = True) -> None:
-        """Writes one kind into a model, and the constants that follow from it."""
-        first, value = self._first, self._value(kind)
+    def _apply(self, model: mujoco.MjModel, kind: str, values: Mapping[str, np.ndarray]) -> None:
+        """Writes one kind into a model, with those kinds that share an array with it."""
+        first, value = self.first, self._value(kind, values)
         match kind:
             case "mass" | "inertia":
-                mass, inertia = self._value("mass"), self._value("inertia")
+                mass, inertia = self._value("mass", values), self._value("inertia", values)
                 model.body_mass[1:] = first["body_mass"][1:] * mass
                 model.body_inertia[1:] = first["body_inertia"][1:] * (mass * inertia)[:, None]
             case "com":
-                moved = value.reshape(-1, len(_AXES))
-                model.body_ipos[:] = first["body_ipos"]
-                model.body_ipos[self._picked["com"]] += moved
-                # A body whose mass has left its frame may not be taken for one with equal frames.
-                model.body_sameframe[:] = first["body_sameframe"]
-                model.body_sameframe[self._picked["com"][moved.any(axis=1)]] = 0
+                self._move(model, value.reshape(-1, len(_AXES)))
             case "friction":
                 model.geom_friction[:] = first["geom_friction"] * value[:, None]
             case "gravity" | "slope":
-                model.opt.gravity[:] = self._tilted()
+                model.opt.gravity[:] = self._tilted(values)
             case "gain":
                 # An actuator's force is gain·ctrl + bias: both, so that the whole force scales.
                 for name in ("actuator_gainprm", "actuator_biasprm"):
@@ -231,20 +251,37 @@ class MujocoParameters:
                 # No less than none: dry friction takes energy only.
                 more = first["dof_frictionloss"] + each[self._joint_of]
                 model.dof_frictionloss[:] = np.maximum(more, 0.0)
-        if constants and kind in _CONSTANTS:
-            self._derive(model)
+
+    def _move(self, model: mujoco.MjModel, moved: np.ndarray) -> None:
+        """Moves centres of mass, and nothing that MuJoCo keeps relative to them."""
+        for name in ("body_ipos", "body_sameframe", "geom_sameframe", "site_sameframe", "bvh_aabb"):
+            getattr(model, name)[:] = self.first[name]
+        model.body_ipos[self._picked["com"]] += moved
+        # MuJoCo 4 works out the rest in mj_setConst, earlier versions do not.
+        for body, each in zip(self._picked["com"], moved, strict=True):
+            if not each.any():
+                continue
+            model.body_sameframe[body] = 0
+            for frames, bodies in (
+                (model.geom_sameframe, model.geom_bodyid),
+                (model.site_sameframe, model.site_bodyid),
+            ):
+                frames[(bodies == body) & (frames == _AT_COM)] = _TURNED_ALIKE
+            back, own = np.empty(3), int(model.body_bvhadr[body])
+            mujoco.mju_rotVecQuat(back, -each, model.body_iquat[body] * _CONJUGATE)
+            model.bvh_aabb[own : own + int(model.body_bvhnum[body]), :3] += back
 
     def _derive(self, model: mujoco.MjModel) -> None:
         if self._scratch is None:
             self._scratch = mujoco.MjData(model)
         mujoco.mj_setConst(model, self._scratch)
 
-    def _tilted(self) -> np.ndarray:
+    def _tilted(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """Gravity scaled, and turned about y and x: the floor rises along x and y."""
-        gravity = self._gravity * self._value("gravity")[0]
-        if "slope" not in self._values:
+        gravity = self.first["gravity"] * self._value("gravity", values)[0]
+        if "slope" not in values:
             return gravity
-        along_x, along_y = self._value("slope")
+        along_x, along_y = values["slope"]
         c, s = np.cos(along_x), np.sin(along_x)
         gravity = np.array([[c, 0.0, s], [0.0, 1.0, 0.0], [-s, 0.0, c]]) @ gravity
         c, s = np.cos(along_y), np.sin(along_y)
@@ -257,9 +294,13 @@ class AttributeParameters:
     def __init__(self, env: Any, attributes: Mapping[str, Mapping[str, str]]) -> None:
         self.env, self._attributes = env, attributes
         self.elements = {kind: list(names) for kind, names in attributes.items()}
+        self.settle()
+
+    def settle(self) -> None:
+        """See Parameters."""
         self.first = {
-            attribute: getattr(env, attribute)
-            for names in attributes.values()
+            attribute: getattr(self.env, attribute)
+            for names in self._attributes.values()
             for attribute in names.values()
         }
 

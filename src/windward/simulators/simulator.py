@@ -15,7 +15,7 @@ from windward.simulators import wrappers
 from windward.simulators.base import Dynamics
 from windward.simulators.function import FunctionDynamics
 from windward.simulators.mujoco import MujocoDynamics
-from windward.simulators.parameters import arrays_of
+from windward.simulators.parameters import OFFSETS, arrays_of
 from windward.simulators.physics import dynamics_of
 from windward.simulators.shell import Unsupported
 from windward.simulators.wrappers import Noise
@@ -338,6 +338,11 @@ def simulator(
             raise ValueError("a user's simulator needs both step= and state=")
         for name, value in (parameters or {}).items():
             checks.positive(f"parameters[{name!r}]", value)
+            if name in OFFSETS or ":" in name:
+                raise ValueError(
+                    f"a parameter of one's own cannot be called {name!r}: amounts "
+                    f"({', '.join(OFFSETS)}) and names with ':' mean something else in scale="
+                )
         dynamics = FunctionDynamics(env.unwrapped, step, state, parameters)
     elif parameters is not None:
         raise ValueError("parameters= are those of step=, and there is none")
@@ -351,6 +356,7 @@ def simulator(
     if scale is not None:
         for kind, array in arrays_of(dynamics.parameters.elements, scale, "scale").items():
             dynamics.parameters.write(kind, array)
+        dynamics.parameters.settle()
     checks.integer("seed", seed, 0)
     options = {
         "copies": copies, "noisy": noisy, "seed": seed, "scale": scale, "step": step,

@@ -5,6 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import gymnasium as gym
 import mujoco
 import numpy as np
 from mujoco import rollout
@@ -15,6 +16,9 @@ from windward.simulators.mujoco import FULL, MujocoDynamics
 Values = Mapping[str, np.ndarray]
 """kinds of parameters -> a value for each element; kinds left out are as at first"""
 _INPUT = int(mujoco.mjtState.mjSTATE_CTRL) | int(mujoco.mjtState.mjSTATE_XFRC_APPLIED)
+_COMPARED = 8
+"""rows on which an environment's own step is compared with plain physics steps"""
+_BESIDE = 1e-9
 _ALIKE = 1e-9
 """how near an environment's own step must be to plain physics steps to be taken for them"""
 
@@ -52,13 +56,18 @@ class WrittenVariants:
         """See Variants."""
         parameters = self.dynamics.parameters
         found = np.full(x.shape, np.nan)
+        bodies = parameters.elements["mass"] if force is not None else ()
         try:
             for row, each in enumerate(values):
                 parameters.restore()
                 for kind, value in each.items():
                     parameters.write(kind, value)
+                pushes = {
+                    f"force:{body}": force[row].reshape(len(u), -1, 3)[:, i]
+                    for i, body in enumerate(bodies)
+                }
                 with np.errstate(all="ignore"):
-                    found[row] = self.dynamics.advance(x[row], u, {})
+                    found[row] = self.dynamics.advance(x[row], u, pushes)
         finally:
             parameters.restore()
         return found
@@ -84,16 +93,23 @@ class MujocoVariants:
         if self._alike is None:
             self._alike = self._compare(x[0], u)
         if not self._alike:
-            return self._written.advance(values, x, u)
+            return self._written.advance(values, x, u, force)
         return self._rollout(values, x, u, force)
 
     def _compare(self, x: np.ndarray, u: np.ndarray) -> bool:
         """Whether the environment's own step does just what the physics does with the action."""
-        few = slice(0, len(x), max(1, len(x) // 3))
-        own = self.dynamics.step(x[few], u[few], {})[0]
-        if u[few].shape[1:] != (self.dynamics.model.nu,):
+        space = self.dynamics.env.action_space
+        if u.shape[1:] != (self.dynamics.model.nu,) or not isinstance(space, gym.spaces.Box):
             return False
-        plain = self._rollout([{}], x[None, few], u[few], None)[0]
+        few = np.linspace(0, len(x) - 1, min(len(x), _COMPARED)).astype(int)
+        # Actions that are zero or small do not show what a step makes of larger ones.
+        low, high = np.maximum(space.low, -1e3), np.minimum(space.high, 1e3)
+        drawn = np.random.default_rng(0).uniform(low, high, (len(few), *u.shape[1:]))
+        actions = np.concatenate([u[few], drawn])
+        # From the environment's present state its own step would begin with a warm solver.
+        start = np.tile(x[few], (2, 1)) + _BESIDE
+        own = self.dynamics.step(start, actions, {})[0]
+        plain = self._rollout([{}], start[None], actions, None)[0]
         return bool(np.allclose(own, plain, rtol=_ALIKE, atol=_ALIKE, equal_nan=True))
 
     def _rollout(

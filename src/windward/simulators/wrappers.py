@@ -134,6 +134,8 @@ def act_through(layers: list[gym.Wrapper], action: Any) -> Any:
     for layer in layers:
         if maps(layer) == "action":
             action = layer.action(action)  # type: ignore[attr-defined]
+        elif hasattr(layer, "act_now"):
+            action = layer.act_now(action)
     return action
 
 
