@@ -1,12 +1,15 @@
 """Learned simulators with coordinates that answer otherwise."""
 
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
+from windward.diagnosis import Change, Diagnosis
 from windward.diagnosis.learned import LearnedDynamics
+from windward.simulators import Unsupported
 from windward.simulators.learned import Fit, LearnedSimulator, Networks
 from windward.simulators.variants import WrittenVariants, variants_of
 
@@ -128,3 +131,34 @@ def test_as_a_physics_it_does_what_the_changed_simulator_does(points: Any) -> No
         np.testing.assert_allclose(rows, sim.changed(each).step(x, u)[0], atol=1e-9)
     np.testing.assert_array_equal(dynamics.advance(x, u, {}), found[0])
     np.testing.assert_allclose(dynamics.gap(found[1], found[0]), found[1] - found[0])
+
+
+# --- as a diagnosis ----------------------------------------------------------------------------
+
+
+def diagnosed(**more: Any) -> Diagnosis:
+    changes = {"response:0": Change(0.8, 0.7, 0.9)}
+    return Diagnosis(changes, changes, None, more.pop("unexplained", 0.0), source="learned", **more)
+
+
+def test_a_learned_simulator_has_no_environment_and_says_what_there_is(tmp_path: Path) -> None:
+    found = diagnosed(nominal=learned(), env_id="Pendulum-v1")
+    assert isinstance(found.simulator(), LearnedSimulator)
+    with pytest.raises(Unsupported, match=r"response:0.*Use simulator\(\)"):
+        found.environment()
+    found.save(tmp_path / "diagnosis.npz")
+    loaded = Diagnosis.load(tmp_path / "diagnosis.npz")
+    with pytest.raises(Unsupported, match=r"nominal=windward\.load_simulator"):
+        loaded.simulator()
+    with pytest.raises(ValueError, match="nominal must be a simulator"):
+        loaded.simulator(nominal="learned.npz")
+    again = loaded.simulator(nominal=learned())
+    x, u = np.full((2, again.d_x), 0.1), np.full((2, 1), 0.1)
+    np.testing.assert_array_equal(again.step(x, u)[0], found.simulator().step(x, u)[0])
+
+
+def test_what_stays_unexplained_means_something_else_there() -> None:
+    said = str(diagnosed(unexplained=0.4))
+    assert said.startswith("40 % of the deviation stays unexplained")
+    assert "number of the observation" in said
+    assert "stuck joint" not in said

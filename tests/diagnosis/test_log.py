@@ -1,10 +1,13 @@
 """Logs: what was recorded comes back from a file as it was, and what cannot be read is refused."""
 
 import copy
+import io
 import json
 import pickle
+import tracemalloc
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,21 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from windward.diagnosis import Episode, Log, Recorder, diagnose_log, load_log, log_of, save_log
+import windward as ww
+from windward.diagnosis import (
+    Diagnosis,
+    Episode,
+    Log,
+    Recorder,
+    Settings,
+    diagnose_log,
+    entry,
+    load_log,
+    log_of,
+    save_log,
+)
 from windward.diagnosis.log import check_fits
-from windward.envs import Bias, Disturbed
+from windward.envs import Bias, Changed, Disturbed
 from windward.simulators import Unsupported
 
 
@@ -76,8 +91,8 @@ def equal(one: Log, other: Log) -> bool:
     return True
 
 
-def recorded(env: gym.Env, steps: int, path: Path | None = None) -> Recorder:
-    recorder = Recorder(env, path)
+def recorded(env: gym.Env, steps: int, path: Path | None = None, state: Any = None) -> Recorder:
+    recorder = Recorder(env, path, state)
     recorder.reset(seed=0)
     recorder.action_space.seed(0)
     for _ in range(steps):
@@ -414,7 +429,7 @@ def lengths(*values: float) -> Any:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda a, h: h.update(version=2), "version 2.*version 1.*log_of"),
+        (lambda a, h: h.update(version=2), "version 2.*version 1.*update windward"),
         (lambda a, h: h.pop("version"), "no 'version'"),
         (lambda a, h: h.update(kind="windward.weights"), "'windward.weights', not 'windward.log'"),
         (lambda a, h: h.update(about=[1]), r"damaged.*\[1\]"),
@@ -638,3 +653,252 @@ def test_an_end_that_is_not_marked_is_refused_in_its_episode() -> None:
     joined = joined._replace(actions=np.insert(joined.actions, 25, 0.0, axis=0))
     with pytest.raises(ValueError, match="step 25 of episode 1 jumps"):
         diagnose_log(Log((first, joined), {}), "Pendulum-v1")
+
+
+# --- files that are not to be unpacked ---------------------------------------------------------
+
+
+def member(shape: tuple[int, ...], data: bytes = b"") -> bytes:
+    """An array as it is in a file, whatever its header says."""
+    out = io.BytesIO()
+    header = {"descr": "<f8", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(out, header)
+    return out.getvalue() + data
+
+
+@pytest.mark.parametrize("shape", [(10**13,), (10**7, 10**7), (-1,), (0, -5)])
+def test_a_header_that_promises_too_much_is_refused_before_memory_is_taken(
+    saved: Path, shape: tuple[int, ...]
+) -> None:
+    with zipfile.ZipFile(saved) as file:
+        whole = {name: file.read(name) for name in file.namelist()}
+    with zipfile.ZipFile(saved, "w") as file:
+        for name, content in (whole | {"states.npy": member(shape, bytes(64))}).items():
+            file.writestr(name, content)
+    with pytest.raises(ValueError, match=r"saved\.npz.*states\.npy.*shape"):
+        load_log(saved)
+
+
+def test_what_would_take_too_much_memory_is_refused_before_it_is_unpacked(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.npz"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("header.npy", member((0,)))
+        file.writestr("states.npy", member((4_000_000,), bytes(32_000_000)))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=r"bomb\.npz.*too large.*limit="):
+        load_log(path, limit=10**6)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10**6
+    with pytest.raises(ValueError, match="damaged"):  # its header is none
+        load_log(path)
+
+
+def test_what_nobody_asked_for_is_not_unpacked(saved: Path) -> None:
+    before = load_log(saved)
+    with zipfile.ZipFile(saved, "a") as file:
+        file.writestr("more.npy", member((10**13,)))
+        file.writestr("readme.txt", "hello")
+    assert equal(load_log(saved), before)
+
+
+def test_files_of_others_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "own.npz"
+    np.savez(path, **own())
+    with pytest.raises(ValueError, match=r"actions.*diagnose_log\(dict\(np\.load\(.*own\.npz"):
+        load_log(path)
+    assert log_of(dict(np.load(path))).steps > 0
+    path.write_text("time,x,y\n0.0,1.0,2.0\n")
+    with pytest.raises(ValueError, match="zip archive of arrays") as told:
+        load_log(path)
+    assert "allow_pickle" not in str(told.value)
+
+
+# --- runs --------------------------------------------------------------------------------------
+
+
+class Sled(gym.Env):
+    """Slides with drag; windward knows no physics of it, and there is no state before reset."""
+
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = gym.spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, drag: float = 0.4, push: float = 1.0) -> None:
+        self.drag, self.push = drag, push
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        self.x = self.np_random.normal(size=2)
+        return self.x.copy(), {}
+
+    def step(self, action: Any) -> Any:
+        x = self.x[None]
+        self.x = slide(x, np.asarray(action, np.float64)[None], self.drag, self.push)[0][0]
+        return self.x.copy(), 0.0, False, False, {}
+
+
+def slide(x: np.ndarray, u: np.ndarray, drag: float, push: float) -> Any:
+    v = x[:, 1] + 0.1 * (push * u[:, 0] - drag * x[:, 1])
+    return np.stack([x[:, 0] + 0.1 * v, v], axis=1), np.zeros(len(x)), np.zeros(len(x), dtype=bool)
+
+
+def sled_state(env: Any) -> Any:
+    return env.x
+
+
+def sled_simulator(step: Any = slide, **more: Any) -> Any:
+    parameters = {"drag": 0.4, "push": 1.0}
+    return ww.simulator(Sled(), step=step, state=sled_state, parameters=parameters, **more)
+
+
+def test_a_simulator_of_ones_own_tells_what_changed(tmp_path: Path) -> None:
+    found = ww.diagnose(None, Sled(drag=0.6), steps=80, simulator=sled_simulator())
+    assert found.values == pytest.approx({"drag": 1.5}, rel=1e-3)
+    x, u = np.ones((3, 2)), np.ones((3, 1))
+    there = found.simulator().step(x, u)[0]
+    np.testing.assert_allclose(there, slide(x, u, 0.6, 1.0)[0], atol=1e-4)
+    with pytest.raises(Unsupported, match=r"drag.*make=lambda drag, push.*simulator\(\)"):
+        found.environment()
+    world = found.environment(make=lambda drag, push: Sled(drag, push))
+    assert (world.drag, world.push) == pytest.approx((0.6, 1.0), rel=1e-3)  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match=r"make is called with drag=0\.6.*push=1"):
+        found.environment(make=Sled.reset)
+    found.save(tmp_path / "diagnosis.npz")
+    loaded = Diagnosis.load(tmp_path / "diagnosis.npz")
+    with pytest.raises(Unsupported, match=r"nominal=windward\.simulator\(env, step="):
+        loaded.simulator()
+    again = loaded.simulator(nominal=sled_simulator())
+    np.testing.assert_allclose(again.step(x, u)[0], there)
+    assert loaded.environment(make=Sled).drag == pytest.approx(0.6, rel=1e-3)  # type: ignore[attr-defined]
+
+
+def test_a_log_of_ones_own_states_needs_no_state_of_the_environment() -> None:
+    env = recorded(Sled(drag=0.6), 80, state=sled_state)
+    env.end_episode()
+    log = env.log
+    assert log.episodes[0].states is not None
+    np.testing.assert_array_equal(log.episodes[0].states, log.episodes[0].observations)
+    found = ww.diagnose_log(log, Sled(), simulator=sled_simulator())
+    assert found.values == pytest.approx({"drag": 1.5}, rel=1e-3)
+
+
+def test_a_reader_of_states_is_checked() -> None:
+    env = Recorder(Sled(), state=lambda base: base.x.reshape(1, 2))
+    with pytest.raises(ValueError, match=r"state\(env\) must have 1 dimension"):
+        env.reset(seed=0)
+
+
+def test_a_function_that_computes_nothing_is_named() -> None:
+    def broken(x: np.ndarray, u: np.ndarray, drag: float, push: float) -> Any:
+        return np.nan * x, np.zeros(len(x)), np.zeros(len(x), dtype=bool)
+
+    with pytest.raises(ValueError, match=r"broken\(x, u, drag=0\.4, push=1\).*40 of 40"):
+        ww.diagnose(None, Sled(), steps=40, simulator=sled_simulator(broken))
+
+
+def test_a_simulator_with_noise_is_taken_without_it() -> None:
+    world = Disturbed(Changed(gym.make("Pendulum-v1"), {"mass": 1.3}), "bias:value=0.2", "action")
+    found = ww.diagnose(None, world, steps=100, simulator=ww.simulator(world))
+    assert found.changes["mass"].factor == pytest.approx(1.3, rel=0.01)
+
+
+def test_an_environment_without_an_end_is_stopped() -> None:
+    env = Recorder(gym.make("Pendulum-v1", max_episode_steps=-1))
+    found = ww.diagnose(None, env, settings=Settings(steps=60))
+    assert found.steps == 60
+    assert env.log.steps in (0, 60)  # its last episode may still be open
+    env.close()
+    assert env.log.steps == 60
+
+
+@pytest.mark.parametrize("when", ["fewest changes", "what is left over"])
+def test_what_was_interrupted_is_not_said_to_have_changed(
+    when: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def stopped(_: bool) -> Iterator[Any]:
+        def progress(what: str) -> None:
+            if what == when:
+                raise KeyboardInterrupt
+
+        yield progress
+
+    monkeypatch.setattr(entry, "_progress", stopped)
+    world = Changed(gym.make("Pendulum-v1"), {"mass": 1.5})
+    found = ww.diagnose(None, world, steps=80, parameters=["mass"])
+    assert not found.complete
+    assert found.changes == {}
+    assert found.values == {}
+    assert found.wind is None
+    assert "mass" in found.suspects
+    assert str(found).startswith("interrupted")
+
+
+def with_lost(env: gym.Env, lost: list[int], steps: int = 120) -> dict[str, Any]:
+    """A recording from which moments are missing."""
+    recorder = recorded(env, steps)
+    recorder.end_episode()
+    (episode,) = recorder.log.episodes
+    assert episode.states is not None
+    kept = np.setdiff1d(np.arange(steps + 1), lost)
+    return {
+        "observations": episode.observations[kept],
+        "states": episode.states[kept],
+        "actions": np.append(episode.actions, episode.actions[-1:], axis=0)[kept],
+        "ends": np.arange(len(kept)) == len(kept) - 1,
+    }
+
+
+@pytest.mark.parametrize("delay", [0, 1])
+def test_steps_that_were_lost_are_named_and_left_out(delay: int) -> None:
+    world = Changed(gym.make("Pendulum-v1"), {"mass": 1.3, "delay": delay})
+    found = ww.diagnose_log(with_lost(world, [40, 81]), "Pendulum-v1")
+    assert found.changes["mass"].factor == pytest.approx(1.3, rel=1e-3)
+    assert found.wind is None
+    assert found.unexplained < 1e-3
+    (note,) = found.notes
+    assert note.startswith("steps 40 and 80 of episode 0 do not follow from the ones before")
+    found = ww.diagnose_log(with_lost(world, [40]), "Pendulum-v1")
+    assert found.notes[0].startswith("step 40 of episode 0 does not follow from the one before")
+    assert ww.diagnose_log(with_lost(world, []), "Pendulum-v1").notes == ()
+
+
+def test_a_wind_without_an_effect_is_not_reported() -> None:
+    arrays = with_lost(Changed(gym.make("Pendulum-v1"), {"mass": 1.3}), [])
+    arrays["states"][60] += [0.0, 0.03]  # one outlier, too small for a lost step
+    found = ww.diagnose_log(arrays, "Pendulum-v1")
+    assert found.wind is None
+    assert found.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("env", "more", "message"),
+    [
+        (
+            lambda: gym.make_vec("Pendulum-v1", num_envs=2),
+            {},
+            "one environment at a time.*Recorder",
+        ),
+        (lambda: gym.make("Pendulum-v1"), {"settings": {"steps": 50}}, r"Settings\(\*\*settings\)"),
+        (lambda: gym.make("Pendulum-v1"), {"settings": 50}, "must be .*Settings.*got int"),
+        (Sled, {}, r"step=.*state=.*fit_simulator"),
+        (
+            lambda: gym.wrappers.NormalizeObservation(gym.make("Pendulum-v1")),
+            {},
+            r"NormalizeObservation\(windward\.Recorder\(env.*diagnose_log",
+        ),
+        (
+            lambda: gym.wrappers.FrameStackObservation(gym.make("Pendulum-v1"), 2),
+            {},
+            r"FrameStackObservation\(windward\.Recorder\(env.*diagnose_log",
+        ),
+    ],
+)
+def test_what_cannot_be_diagnosed_is_told_with_a_way_out(env: Any, more: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ww.diagnose(None, env(), **more)
+
+
+def test_a_recorder_is_of_one_environment() -> None:
+    with pytest.raises(ValueError, match=r"one environment at a time.*vectorised"):
+        Recorder(gym.make_vec("Pendulum-v1", num_envs=2))  # type: ignore[arg-type]

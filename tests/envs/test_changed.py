@@ -14,6 +14,7 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.utils.env_checker import check_env
 
 from windward import envs
+from windward.diagnosis import Change, Diagnosis
 from windward.envs import Changed, Disturbed
 from windward.simulators import Unsupported, simulator
 
@@ -561,3 +562,40 @@ def test_an_environment_without_a_known_physics_has_an_interface_all_the_same() 
     env.step(np.ones(1, np.float32))
     twin.step(np.zeros(1, np.float32))
     np.testing.assert_array_equal(state_of(env), state_of(twin))
+
+
+# --- there and back ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("Hopper-v5", {"mass": 1.2}),
+        ("Hopper-v5", {"mass:leg": 1.2, "mass:foot": 0.7}),
+        ("Hopper-v5", {"inertia:leg": 1.4}),
+        ("Hopper-v5", {"com:torso.x": 0.04}),
+        ("Hopper-v5", {"gain:leg_joint": 0.7}),
+        ("Hopper-v5", {"friction": 0.5}),
+        ("Hopper-v5", {"damping:foot_joint": 1.5}),
+        ("Hopper-v5", {"armature": 0.8}),
+        ("Hopper-v5", {"frictionloss:foot_joint": 1.0}),
+        ("Hopper-v5", {"gravity": 0.9}),
+        ("Hopper-v5", {"slope:x": 0.1}),
+        ("Hopper-v5", {"delay": 2}),
+        ("Hopper-v5", {"bias:3": 0.05}),
+        ("Pendulum-v1", {"length": 0.9, "delay": 1}),
+    ],
+    ids=str,
+)
+def test_the_environment_of_a_diagnosis_is_the_changed_world(
+    name: str, change: dict[str, Any], tmp_path: Path
+) -> None:
+    world = Changed(make(name), change)
+    found = Diagnosis(
+        {key: Change(float(value), value, value) for key, value in change.items()}, {}, None, 0.0,
+        env_id=name, env=world,
+    )  # fmt: skip
+    found.save(tmp_path / "diagnosis.npz")
+    expected = rollout(Changed(make(name), change))
+    for each in (found, Diagnosis.load(tmp_path / "diagnosis.npz")):
+        assert rollout(each.environment(disable_env_checker=True)) == expected

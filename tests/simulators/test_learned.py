@@ -317,7 +317,7 @@ def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         # Shorter: what is tested is that it runs.
         block = block.replace("10_000", "2_500, updates=500, widths=(32, 32)")
         exec(block.replace("data=data)", "data=data, updates=500, widths=(32, 32))"), scope)
-    assert scope["robust"].gradient == "counterfactual"
+    assert scope["robust"].learner == "replay"
     assert scope["mine"].fit.missed < 0.01
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from windward.envs import Disturbed
-from windward.simulators import simulator
+from windward.simulators import Unsupported, simulator
 from windward.simulators.parameters import (
     OFFSETS,
     AttributeParameters,
@@ -673,3 +673,118 @@ def test_wrong_changes_are_named(changes: Any, message: str) -> None:
 def test_where_there_are_no_parameters_the_error_says_so() -> None:
     with pytest.raises(ValueError, match=r"'mass'.*no parameters"):
         arrays_of({}, {"mass": 1.1})
+
+
+# --- a function and its faults -----------------------------------------------------------------
+
+
+def in_pairs(x: np.ndarray, u: np.ndarray, drag: float) -> Any:
+    return x, np.zeros(len(x))
+
+
+def in_words(x: np.ndarray, u: np.ndarray, drag: float) -> Any:
+    return [["far"]] * len(x), np.zeros(len(x)), np.zeros(len(x), dtype=bool)
+
+
+def without_parameters(x: np.ndarray, u: np.ndarray) -> Any:
+    return x, np.zeros(len(x)), np.zeros(len(x), dtype=bool)
+
+
+def divided(x: np.ndarray, u: np.ndarray, drag: float) -> Any:
+    raise ZeroDivisionError("drag is too small")
+
+
+def flat(x: np.ndarray, u: np.ndarray, drag: float) -> Any:
+    return x[:, 0], np.zeros(len(x)), np.zeros(len(x), dtype=bool)
+
+
+def spoiling(x: np.ndarray, u: np.ndarray, drag: float) -> Any:
+    x *= drag
+    return x, np.zeros(len(x)), np.zeros(len(x), dtype=bool)
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (lambda x, u, drag: x, r"^step\(x, u, drag=0.1\) must return.*one array of float64"),
+        (lambda x, u, drag: None, r"^step\(x, u, drag=0.1\) must return.*; got None"),
+        (in_pairs, r"^in_pairs\(x, u, drag=0.1\).*\(3, 2\), \(3,\) and \(3,\).*got 2 values"),
+        (in_words, r"^in_words\(.*x_next is a list, not numbers"),
+        (without_parameters, r"^without_parameters\(x, u, drag=0.1\).*TypeError.*'drag'"),
+        (divided, r"^divided\(x, u, drag=0.1\).*ZeroDivisionError: drag is too small"),
+        (flat, r"^flat\(x, u, drag=0.1\).*x_next has shape \(3,\)"),
+    ],
+)
+def test_what_a_function_gets_wrong_is_named_with_its_parameters(step: Any, message: str) -> None:
+    env = gym.make("Pendulum-v1")
+    sim = simulator(
+        env, noisy=False, step=step, state=lambda base: base.state, parameters={"drag": 0.1}
+    )
+    with pytest.raises(ValueError, match=message):
+        sim.step(np.ones((3, 2)), np.ones((3, 1)))
+
+
+def test_a_function_may_change_its_arguments_and_they_stay() -> None:
+    sim = simulator(
+        gym.make("Pendulum-v1"), step=spoiling, state=lambda base: base.state,
+        parameters={"drag": 0.1},
+    )  # fmt: skip
+    x = np.ones((3, 2))
+    np.testing.assert_allclose(sim.step(x, np.ones((3, 1)))[0], 0.1)
+    np.testing.assert_array_equal(x, 1.0)
+
+
+def reads_nothing(base: Any) -> Any:
+    raise AssertionError("there is no state before reset")
+
+
+def test_a_state_is_not_read_before_there_is_one() -> None:
+    env = gym.make("Pendulum-v1")
+    sim = simulator(env, step=without_parameters, state=reads_nothing)
+    sim.step(np.ones((3, 2)), np.ones((3, 1)))
+    with pytest.raises(ValueError, match=r"reads_nothing\(env\) raised.*after reset"):
+        sim.state()
+
+
+def test_a_function_observes_by_another_or_by_the_state_itself() -> None:
+    env = gym.make("Pendulum-v1")
+    options: Any = {"step": without_parameters, "state": reads_nothing}
+    x = np.array([[0.3, 2.0], [1.0, -1.0]])
+
+    def seen(x: np.ndarray) -> np.ndarray:
+        return np.stack([np.cos(x[:, 0]), np.sin(x[:, 0]), x[:, 1]], axis=1)
+
+    sim = simulator(env, observation=seen, **options)
+    np.testing.assert_allclose(sim.observation(x), seen(x))
+    assert sim.terminated(x, np.ones((2, 1))).tolist() == [False, False]
+    with pytest.raises(Unsupported, match="record states"):
+        sim.state_of(seen(x))
+    with pytest.raises(Unsupported, match="give observation="):
+        simulator(env, **options).observation(x)
+    wide = np.ones((2, 3))
+    same = simulator(env, **options)
+    np.testing.assert_array_equal(same.observation(wide), wide)
+    np.testing.assert_array_equal(same.state_of(wide), wide)
+    wrong = simulator(env, observation=lambda x: x, **options)
+    with pytest.raises(ValueError, match=r"observation\(x\) must return.*\(2, 3\).*\(2, 2\)"):
+        wrong.observation(x)
+    with pytest.raises(ValueError, match="step="):
+        simulator(env, observation=seen)
+
+
+def test_changes_go_on_top_of_the_scale_that_a_simulator_was_made_with() -> None:
+    env = gym.make("Pendulum-v1")
+    x, u = np.array([[0.5, 1.0]]), np.array([[0.7]])
+    both = simulator(env, scale={"mass": 2.4, "gravity": 0.5})
+    changed = simulator(env, scale={"mass": 2.0}).changed({"mass": 1.2, "gravity": 0.5})
+    np.testing.assert_allclose(changed.step(x, u)[0], both.step(x, u)[0])
+
+
+def test_the_same_simulator_without_noise() -> None:
+    sim = simulator(Disturbed(gym.make("Pendulum-v1"), "uniform:bound=0.5", "qvel"))
+    x, u = np.zeros((4, 2)), np.zeros((4, 1))
+    assert np.ptp(sim.step(x, u)[0][:, 1]) > 0
+    calm = sim.quiet()
+    assert not calm.noisy
+    assert np.ptp(calm.step(x, u)[0][:, 1]) == 0
+    assert calm.quiet() is calm

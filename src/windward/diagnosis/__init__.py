@@ -1,7 +1,7 @@
 """Diagnosis: what changed in a world, from recorded steps and a simulator of the nominal one."""
 
-from windward.diagnosis.entry import diagnose, diagnose_log
 from windward.diagnosis.diagnosis import Change, Diagnosis
+from windward.diagnosis.entry import diagnose, diagnose_log
 from windward.diagnosis.identify import Settings
 from windward.diagnosis.log import Episode, Log, load_log, log_of, save_log
 from windward.diagnosis.recorder import Recorder

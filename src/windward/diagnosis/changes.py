@@ -67,6 +67,35 @@ def fewest(
     return _independent(best, A)
 
 
+def alternatives(
+    theta: np.ndarray,
+    covariance: np.ndarray,
+    A: np.ndarray,
+    chosen: Sequence[int],
+    resolution: float,
+    within: float = 4.0,
+) -> list[tuple[int, int]]:
+    """(one of the chosen, another that does as well in its place): noise does not tell them apart.
+
+    As well: the misfit, a sum of squares in standard deviations, grows by less than `within`.
+    """
+    precision = np.linalg.inv(covariance + resolution**2 * np.eye(len(theta)))
+
+    def misfit(rows: list[int]) -> float:
+        own = A[:, rows]
+        solved = np.linalg.lstsq(own.T @ precision @ own, own.T @ precision @ theta, rcond=None)[0]
+        rest = theta - own @ solved
+        return float(rest @ precision @ rest)
+
+    now = misfit(list(chosen))
+    return [
+        (i, j)
+        for i in chosen
+        for j in range(A.shape[1])
+        if j not in chosen and misfit([k for k in chosen if k != i] + [j]) < now + within
+    ]
+
+
 def _independent(chosen: tuple[int, ...], A: np.ndarray) -> tuple[int, ...]:
     """Drops atoms that the others make up."""
     kept: list[int] = []

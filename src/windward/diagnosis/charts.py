@@ -25,6 +25,8 @@ LEAST = 1e-12
 """residuals below this are drawn here: a log axis has no place for 0"""
 WIDTH, HEIGHT = 5.0, 2.9
 """inches; narrow, so that text stays legible on a telephone"""
+LONGEST = 24
+"""letters of a name beside a chart"""
 OUTLIER = 5.0
 """robust standard deviations from the median, beyond which a chart is cut off"""
 MAD = 1.4826
@@ -67,7 +69,8 @@ def svg(figure: Any) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     # Several figures are in one page: ids that nothing refers to go, the others are hashes.
-    text = re.sub(r'<g id="[A-Za-z]+[\d_]*">', "<g>", text)
+    used = set(re.findall(r'(?:href="#|url\(#)([^")]+)', text))
+    text = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in used else "", text)
     for colour, variable in VARIABLES.items():
         text = text.replace(colour, variable)
     return text.strip()
@@ -140,10 +143,13 @@ def spectrum(wind: Wind) -> str:
 def _axes(wind: Wind) -> list[tuple[str, str]]:
     """Name and colour of each axis."""
     kind, _, where = wind.place.partition(":")
-    return [
-        (f"{kind} {axis.name}" if axis.name != where else where, SERIES[i % len(SERIES)])
-        for i, axis in enumerate(wind.axes)
-    ]
+    names = [f"{kind} {axis.name}" if axis.name != where else where for axis in wind.axes]
+    return [(_short(name), SERIES[i % len(SERIES)]) for i, name in enumerate(names)]
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for the chart."""
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
 def _width(i: int) -> float:

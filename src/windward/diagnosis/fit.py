@@ -32,6 +32,8 @@ class FitSettings:
     """largest change of a θ in one iteration, in prior standard deviations"""
     tolerance: float = 1e-5
     """a step this small ends the search"""
+    settled: float = 0.05
+    """... and so does one of this share of the standard deviations"""
     floor: float = 1e-7
     """smallest σ, in usual changes of a coordinate in a step: what the solver's tolerance leaves"""
     past: int = 8
@@ -48,20 +50,28 @@ class Diverged(ValueError):
     """A simulator that cannot follow the recorded steps."""
 
 
+class ActionNoise(NamedTuple):
+    """A wind on the action: what it must have been is fitted too, as noise.
+
+    Parameters that act as the action does, gains and dampings, show in it alone.
+    """
+
+    amount: np.ndarray  # (m, k) that rows are pushed by already
+    inside: np.ndarray  # (m, k) where that amount is not cut off by a bound
+    rows: Rows
+    """the rows without that push, and `effect` there: a gain multiplies the noise too, and a
+    derivative with the noise in it would be correlated with the noise"""
+    effect: np.ndarray  # (m, c, k)
+
+
 class Whitening(NamedTuple):
     """What is taken out of residuals before they are fitted."""
 
     effect: np.ndarray | None = None  # (m, c, k) of a wind in known directions
-    past: int = 0  # order of an autoregression, 0 for none
-    amount: np.ndarray | None = None
-    """(m, k) of the wind that rows are pushed by already: then what it must have been is fitted
-    too, as noise, less what its own past tells; parameters that act as it does show in it alone"""
+    past: int = 0  # order of an autoregression, 0 for none; of an action's noise where there is one
+    action: ActionNoise | None = None
     floor: float = 0.0
     """smallest σ of what is left once the wind is taken out: a share of what it does"""
-    told: np.ndarray | None = None  # (m, k) where that amount is not cut off by a bound
-    calm: Any = None
-    """the rows without that push, and the effect there: a gain multiplies the noise too, and a
-    derivative with the noise in it would be correlated with the noise"""
 
 
 class Fitted(NamedTuple):
@@ -82,20 +92,25 @@ def whitened(
     jacobian: np.ndarray,
     rows: Rows,
     how: Whitening,
-    calm: np.ndarray | None = None,
+    noise: bool = True,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(r, J, kept rows) with the wind taken out."""
+    """(r, J, kept rows) with the wind taken out, and the action's `noise` beside it.
+
+    Where an action is noisy J is that of the rows without the noise.
+    """
     ok = np.isfinite(r).all(axis=1) & np.isfinite(jacobian).all(axis=(1, 2))
     r = np.where(ok[:, None], r, 0.0)
     jacobian = np.where(ok[:, None, None], jacobian, 0.0)
-    if how.effect is not None:
-        wind = None if calm is None else _wind(r, np.nan_to_num(calm), rows, ok, how)
-        r, jacobian = _projected(r, jacobian, how.effect)
-        if wind is not None:
-            return np.hstack([r, wind[0]]), np.concatenate([jacobian, wind[1]], axis=1), ok
+    if how.effect is None:
+        return _autoregressed(r, jacobian, rows, ok, how.past) if how.past else (r, jacobian, ok)
+    left, slopes = _projected(r, jacobian, how.effect)
+    if how.action is not None and noise:
+        slopes = _projected(r, jacobian, how.action.effect)[1]
+        fresh, own = _action_noise(r, jacobian, rows, ok, how, how.action)
+        return np.hstack([left, fresh]), np.concatenate([slopes, own], axis=1), ok
     if how.past:
-        return _autoregressed(r, jacobian, rows, ok, how.past)
-    return r, jacobian, ok
+        return _autoregressed(left, slopes, rows, ok, how.past)
+    return left, slopes, ok
 
 
 def _projected(
@@ -113,19 +128,24 @@ def _projected(
     return r, rest * (left > HIDDEN * size)
 
 
-def _wind(
-    r: np.ndarray, jacobian: np.ndarray, rows: Rows, ok: np.ndarray, how: Whitening
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """The innovations of the wind itself (m, k) and their Jacobian; 0 where there is no past."""
-    if how.amount is None or how.effect is None:
-        return None
-    wind = how.amount + np.einsum("tkc,tc->tk", np.linalg.pinv(np.nan_to_num(how.effect)), r)
-    slopes = np.einsum("tkc,tcp->tkp", np.linalg.pinv(np.nan_to_num(how.calm[1])), jacobian)
+def _action_noise(
+    r: np.ndarray,
+    jacobian: np.ndarray,
+    rows: Rows,
+    ok: np.ndarray,
+    how: Whitening,
+    action: ActionNoise,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Innovations of the action's noise (m, k) and their Jacobian; 0 where there is no past."""
+    assert how.effect is not None
+    noise = action.amount + np.einsum("tkc,tc->tk", np.linalg.pinv(np.nan_to_num(how.effect)), r)
+    back = np.linalg.pinv(np.nan_to_num(action.effect))
+    slopes = np.einsum("tkc,tcp->tkp", back, jacobian)
     kept = ok
     if how.past:
-        wind, slopes, kept = _autoregressed(wind, slopes, rows, ok, how.past)
-    shown = kept[:, None] if how.told is None else kept[:, None] & how.told
-    return wind * shown, slopes * shown[..., None]
+        noise, slopes, kept = _autoregressed(noise, slopes, rows, ok, how.past)
+    shown = kept[:, None] & action.inside
+    return noise * shown, slopes * shown[..., None]
 
 
 def _lagged(run: np.ndarray, order: int) -> np.ndarray:
@@ -144,7 +164,8 @@ def autoregression(y: np.ndarray, past: np.ndarray, rounds: int = 5) -> np.ndarr
         scaled = past * weight[:, None]
         coefficients = np.linalg.solve(scaled.T @ past + damping, scaled.T @ y)
         rest = np.abs(y - past @ coefficients)
-        weight = 1 / np.maximum(1.0, rest / (2 * MAD * np.median(rest) + 1e-15))
+        usual = 2 * MAD * float(np.median(rest)) + 1e-15
+        weight = usual / np.maximum(usual, rest)
     return coefficients
 
 
@@ -218,7 +239,9 @@ def gauss_newton(
         smallest = np.minimum(size, smallest)
         step = -np.linalg.solve(found.hessian, found.score)
         largest = float(np.abs(step).max(initial=0.0))
-        if largest < settings.tolerance or waited >= settings.patience:
+        error = 1 / np.sqrt(np.diag(found.hessian))
+        small = np.abs(step) < np.maximum(settings.tolerance, settings.settled * error)
+        if small.all() or waited >= settings.patience:
             break
         step *= min(1.0, settings.longest / largest)
         phi, moved = _searched(residuals, rows, basis, phi, step, found, how, settings)
@@ -237,24 +260,50 @@ def quadratic(
     how: Whitening,
     central: bool = False,
     floor: float = 0.0,
+    steps: int = 0,
 ) -> Fitted:
-    """The quadratic model of the loss at φ; σ is at least `floor`."""
+    """The quadratic model of the loss at φ; σ is at least `floor`.
+
+    After `steps` of Newton's, in which residuals are taken to be linear in φ.
+    """
     theta = basis @ phi
-    r, jacobian = residuals.jacobian(theta, rows, basis, central)
-    calm = None
-    if how.calm is not None:
-        calm = residuals.jacobian(theta, how.calm[0], basis, central)[1]
-    fresh, slopes, kept = whitened(r, jacobian, rows, how, calm)
+    if how.action is None:
+        r, jacobian = residuals.jacobian(theta, rows, basis, central)
+    else:
+        r = residuals.at([theta], rows)[0]
+        jacobian = residuals.jacobian(theta, how.action.rows, basis, central)[1]
+    fresh, slopes, kept = whitened(r, jacobian, rows, how)
     if not kept.any():
         raise Diverged("the simulator could not compute any of the recorded steps")
-    sigma = np.maximum(spread(fresh[kept], settings.floor), floor)
-    sigma[: r.shape[1]] = np.maximum(sigma[: r.shape[1]], how.floor)
-    z, scaled = fresh[kept] / sigma, slopes[kept] / sigma[:, None]
+    fresh, slopes, run = fresh[kept], slopes[kept], rows.run[kept]
+    widths = np.full(fresh.shape[1], floor)
+    widths[: r.shape[1]] = np.maximum(floor, how.floor)
+    found = _model(fresh, slopes, run, basis, phi, widths, settings)
+    for _ in range(steps):
+        step = -np.linalg.solve(found.hessian, found.score)
+        step *= min(1.0, settings.longest / max(float(np.abs(step).max(initial=0.0)), 1e-300))
+        fresh, phi = fresh + slopes @ step, phi + step
+        found = _model(fresh, slopes, run, basis, phi, widths, settings)
+    return found
+
+
+def _model(
+    fresh: np.ndarray,
+    slopes: np.ndarray,
+    run: np.ndarray,
+    basis: np.ndarray,
+    phi: np.ndarray,
+    floor: np.ndarray,
+    settings: FitSettings,
+) -> Fitted:
+    """The quadratic model from whitened residuals and their Jacobian."""
+    sigma = np.maximum(spread(fresh, settings.floor), floor)
+    z, scaled = fresh / sigma, slopes / sigma[:, None]
     w = 1 / np.maximum(1.0, np.abs(z) / settings.huber)
     hessian = np.einsum("tc,tcp,tcq->pq", w, scaled, scaled) + np.eye(len(phi))
     each = np.einsum("tc,tcp->tp", w * z, scaled)
     return Fitted(
-        theta, phi, hessian, each.sum(axis=0) + phi, _blocks(each, rows.run[kept]),
+        basis @ phi, phi, hessian, each.sum(axis=0) + phi, _blocks(each, run),
         float(huber(z, settings.huber).sum()), sigma, 0,
     )  # fmt: skip
 
@@ -277,7 +326,7 @@ def _searched(
         tried = residuals.at([basis @ trial for trial in group], rows)
         for r, trial in zip(tried, group, strict=True):
             none = np.zeros((*r.shape, 0))
-            fresh, _, kept = whitened(r, none, rows, how, None if how.calm is None else none)
+            fresh, _, kept = whitened(r, none, rows, how)
             loss = float(huber(fresh[kept] / now.sigma, settings.huber).sum())
             loss += 0.5 * float(trial @ trial)
             if loss < before and kept.mean() > 0.5 * np.isfinite(r).all(axis=1).mean():

@@ -14,6 +14,8 @@ KIND = "windward.log"
 VERSION = 1
 SHORTEST = 10
 """steps below which nothing can be said"""
+ARRAYS = ("observations", "actions", "rewards", "lengths", "terminated", "truncated")
+"""in the file of a log, beside "states" where there are any"""
 
 
 class Episode(NamedTuple):
@@ -46,7 +48,7 @@ class Log(NamedTuple):
 
 
 def log_of(arrays: Mapping[str, Any], about: Mapping[str, Any] | None = None) -> Log:
-    """A log from arrays of one's own, such as those of a real robot.
+    """Makes a log from arrays of one's own, such as those of a real robot.
 
     Args:
         arrays: "observations" or "states" or both, (N, ...), one for each moment; "actions", a row
@@ -54,6 +56,12 @@ def log_of(arrays: Mapping[str, Any], about: Mapping[str, Any] | None = None) ->
             each episode (its action is not looked at); "rewards" (N,) if there are any. Where
             steps are missing, mark an end too: what follows it is taken for another episode.
         about: what else to keep, such as {"env": "Hopper-v5"}.
+
+    Returns:
+        The log.
+
+    Raises:
+        ValueError: an array that is missing, has other rows, or holds no finite numbers.
 
     >>> x = np.linspace(0.0, 1.0, 12)[:, None]
     >>> ends = np.arange(12) == 11
@@ -148,7 +156,20 @@ def _checked(log: Log) -> Log:
 
 
 def save_log(log: Log, path: str | Path) -> None:
-    """Writes a log as arrays and JSON; states only if all episodes have them."""
+    """Writes a log as arrays and JSON; states only if all episodes have them.
+
+    Args:
+        log: one of `Recorder` or `log_of`.
+        path: of the file; what is there is replaced.
+
+    Raises:
+        ValueError: a log without episodes, or a file that cannot be written.
+
+    >>> import tempfile
+    >>> x = np.zeros((12, 1))
+    >>> log = log_of({"observations": x, "actions": x, "ends": np.arange(12) == 11})
+    >>> save_log(log, Path(tempfile.mkdtemp()) / "flight.npz")
+    """
     episodes = log.episodes
     if not episodes:
         raise ValueError("the log has no episode")
@@ -169,18 +190,36 @@ def save_log(log: Log, path: str | Path) -> None:
     files.write(path, arrays, {"kind": KIND, "version": VERSION, "about": dict(log.about)})
 
 
-def load_log(path: str | Path) -> Log:
-    """A log from a file that `Recorder` or `save_log` wrote; loading runs no code."""
-    arrays, header = files.read(path, KIND)
-    version = header["version"]
-    if version != VERSION:
+def load_log(path: str | Path, *, limit: int = files.LIMIT) -> Log:
+    """Loads a log from a file that `Recorder` or `save_log` wrote; runs no code.
+
+    Args:
+        path: of the file.
+        limit: bytes that a compressed file may take unpacked.
+
+    Returns:
+        The log.
+
+    Raises:
+        ValueError: what is wrong with the file.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "flight.npz"
+    >>> x = np.zeros((12, 1))
+    >>> save_log(log_of({"observations": x, "actions": x, "ends": np.arange(12) == 11}), path)
+    >>> load_log(path).steps
+    11
+    """
+    try:
+        arrays, header = files.read(path, KIND, names=(*ARRAYS, "states"), limit=limit)
+    except files.Headerless as error:
         raise ValueError(
-            f"{str(path)!r} is a log of version {version!r}, and this windward reads version "
-            f"{VERSION}: record it again, or build it with windward.diagnosis.log_of"
-        )
-    names = ("observations", "actions", "rewards", "lengths", "terminated", "truncated")
+            f"{error}. If these are arrays of your own (observations or states, actions, ends): "
+            f"windward.diagnose_log(dict(np.load({str(path)!r})), env)"
+        ) from error
+    check_version(path, "log", header["version"], VERSION)
     observations, actions, rewards, lengths, terminated, truncated = (
-        _numbers(name, arrays[name]) for name in names
+        _numbers(name, arrays[name]) for name in ARRAYS
     )
     if lengths.ndim != 1 or lengths.dtype.kind not in "iu" or (lengths < 1).any():
         raise ValueError(f"{str(path)!r} is damaged: its lengths of episodes are {lengths!r}")
@@ -219,6 +258,18 @@ def load_log(path: str | Path) -> Log:
     if not isinstance(about, dict):
         raise ValueError(f"{str(path)!r} is damaged: its header says {about!r} about itself")
     return _checked(Log(tuple(episodes), about))
+
+
+def check_version(path: str | Path, what: str, found: Any, own: int) -> None:
+    """Refuses files of another version, and says what to do."""
+    if found == own:
+        return
+    newer = isinstance(found, int) and not isinstance(found, bool) and found > own
+    todo = "update windward" if newer else f"make the {what} again"
+    raise ValueError(
+        f"{str(path)!r} is a {what} of version {found!r}, and this windward reads version {own}: "
+        f"{todo}"
+    )
 
 
 def check_fits(log: Log, env: gym.Env, d_x: int | None) -> None:

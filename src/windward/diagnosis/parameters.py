@@ -9,12 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from windward.simulators.classic import CartPoleDynamics
 from windward.simulators.mujoco import MujocoDynamics
 from windward.simulators.parameters import OFFSETS, first_value
 from windward.simulators.variants import Values
 
 CORE = ("mass", "friction", "gain", "damping")
 """kinds of MuJoCo's models that are tried first; other physics have so few that all are"""
+BIAS, DELAY = "bias", "delay"
+"""kinds that are not of the physics: a constant error of a sensor, late actions"""
 TOGETHER = ("friction", "gravity")
 """kinds that are one parameter: all elements change alike"""
 GROUPED = ("mass", "gain", "damping", "armature")
@@ -62,15 +65,25 @@ class Sizes(NamedTuple):
     """rad"""
     offset: float = 0.1
     """in usual changes of a coordinate in a step"""
+    bias: float = 0.1
+    """in the unit of the sensor"""
 
 
-def parameters_of(dynamics: Any, wanted: Sequence[str] | None, sizes: Sizes) -> list[Parameter]:
-    """The parameters of a simulator that may have changed; `wanted` names kinds or single ones."""
+def parameters_of(
+    dynamics: Any, wanted: Sequence[str] | None, sizes: Sizes, observed: bool = False
+) -> list[Parameter]:
+    """The parameters of a simulator that may have changed; `wanted` names kinds or single ones.
+
+    Sensors are among them where states are `observed`. Late actions are no parameter of a simulator
+    but may be wanted.
+    """
     elements = {kind: list(names) for kind, names in dynamics.parameters.elements.items()}
     physics = isinstance(dynamics, MujocoDynamics)
     if physics:
         _leave_out(elements, dynamics.model)
     found = []
+    if wanted is not None:
+        _check_sensors(wanted, dynamics)
     for kind, names in elements.items():
         core = kind in CORE or not physics
         unit = OFFSETS.get(kind, "x")
@@ -85,19 +98,62 @@ def parameters_of(dynamics: Any, wanted: Sequence[str] | None, sizes: Sizes) -> 
             found.append(
                 Parameter(f"{kind}:{name}", kind, (list(whole).index(name),), size, unit, core)
             )
+    if observed:
+        found += _sensors(dynamics, sizes)
     if wanted is None:
         return found
     return _chosen(found, wanted)
 
 
+def _check_sensors(wanted: Sequence[str], dynamics: Any) -> None:
+    """Refuses sensors that there are not, whether they are fitted or compared."""
+    known = {BIAS, *(f"{BIAS}:{number}" for number in observed_numbers(dynamics))}
+    for name in [wanted] if isinstance(wanted, str) else wanted:
+        if name.partition(":")[0] == BIAS and (name not in known or len(known) == 1):
+            numbers = ", ".join(sorted(known - {BIAS})) or "none"
+            raise ValueError(
+                f"parameters has no {name!r} here; a bias is found of numbers of the observation "
+                f"that are in the state too: {numbers}"
+            )
+
+
+def wants_delay(wanted: Sequence[str] | None) -> bool:
+    """Whether late actions are among what may have changed."""
+    return wanted is None or DELAY in ([wanted] if isinstance(wanted, str) else wanted)
+
+
+def wants_bias(wanted: Sequence[str] | None) -> bool:
+    """Whether a bias of sensors is."""
+    names = [wanted] if isinstance(wanted, str) else wanted
+    return names is None or any(name.partition(":")[0] == BIAS for name in names)
+
+
+def observed_numbers(dynamics: Any) -> dict[int, int]:
+    """Numbers of an observation that are numbers of the state: {in the one: in the other}."""
+    if isinstance(dynamics, MujocoDynamics):
+        return dynamics.observed()
+    if isinstance(dynamics, CartPoleDynamics):
+        return {i: i for i in range(dynamics.d_x)}
+    return {}
+
+
+def _sensors(dynamics: Any, sizes: Sizes) -> list[Parameter]:
+    """A bias of each number of an observation that is one of the state as well."""
+    unit = OFFSETS[BIAS]
+    return [
+        Parameter(f"{BIAS}:{number}", BIAS, (i,), sizes.bias, unit, False)
+        for number, i in observed_numbers(dynamics).items()
+    ]
+
+
 def _chosen(found: list[Parameter], wanted: Sequence[str]) -> list[Parameter]:
-    known = {each.kind for each in found} | {each.name for each in found}
+    known = {each.kind for each in found} | {each.name for each in found} | {DELAY}
     if isinstance(wanted, str):
         wanted = [wanted]
     for name in wanted:
-        if name not in known:
-            kinds = ", ".join(dict.fromkeys(each.kind for each in found))
-            raise ValueError(f"parameters has no {name!r} here; there are {kinds or 'none'}")
+        if name not in known and name.partition(":")[0] != BIAS:
+            kinds = ", ".join([*dict.fromkeys(each.kind for each in found), DELAY])
+            raise ValueError(f"parameters has no {name!r} here; there are {kinds}")
     chosen = [each for each in found if each.kind in wanted or each.name in wanted]
     return [each._replace(core=True) for each in chosen]
 
@@ -168,6 +224,8 @@ def values_of(
         if number == 0.0:
             continue
         kind = each.kind
+        if kind == BIAS:
+            continue
         if kind not in found:
             found[kind] = np.full(len(elements[kind]), first_value(kind))
         found[kind][list(each.elements)] = each.value(float(number))

@@ -1,5 +1,6 @@
 """Recorder: a Gymnasium wrapper that writes down what passes, for a diagnosis later."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.utils import RecordConstructorArgs
 
+from windward import checks
 from windward.diagnosis.log import Episode, Log, save_log
 from windward.simulators.physics import physics_of
 from windward.simulators.shell import Unsupported
@@ -24,6 +26,17 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     episode and at `close()`, whole or not at all. Observations with parts, of a Dict or a Tuple,
     are written as one flat array.
 
+    Args:
+        env: the environment, one.
+        path: of the file; without it the log is in memory alone, `.log`.
+        state: reads the state of the unwrapped environment, for a simulator of one's own:
+            env -> x, one row of numbers. If left out, states are those of MuJoCo, Pendulum and
+            CartPole; other environments have none.
+
+    Raises:
+        ValueError: there is no such folder, or `env` is not one environment.
+        Unsupported: observations or actions that are no arrays.
+
     >>> import gymnasium as gym, tempfile
     >>> path = Path(tempfile.mkdtemp()) / "flight.npz"
     >>> env = Recorder(gym.make("Pendulum-v1"), path)
@@ -37,9 +50,19 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
 
     see_through = True
 
-    def __init__(self, env: gym.Env, path: str | Path | None = None) -> None:
-        RecordConstructorArgs.__init__(self, path=None if path is None else str(path))
+    def __init__(
+        self,
+        env: gym.Env,
+        path: str | Path | None = None,
+        state: Callable[[Any], Any] | None = None,
+    ) -> None:
+        check_single(env, "put a Recorder around each, before they are vectorised")
+        # A reader may be a method of what must not be copied.
+        RecordConstructorArgs.__init__(
+            self, path=None if path is None else str(path), state=state, _disable_deepcopy=True
+        )
         gym.Wrapper.__init__(self, env)
+        self._reader = state
         self.path = None if path is None else Path(path)
         if self.path is not None and not self.path.parent.is_dir():
             raise ValueError(f"there is no folder {str(self.path.parent)!r} for the log")
@@ -57,7 +80,14 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._states: list[np.ndarray] = []
         self._actions: list[Any] = []
         self._rewards: list[float] = []
-        if observation is not None and self._physics is not None:
+        if observation is not None:
+            self._read_state()
+
+    def _read_state(self) -> None:
+        """Keeps the state as it is now, where there is one."""
+        if self._reader is not None:
+            self._states.append(checks.finite_array("state(env)", self._reader(self.unwrapped), 1))
+        elif self._physics is not None:
             self._states.append(self._physics.state())
 
     def _array(self, observation: Any) -> np.ndarray:
@@ -84,12 +114,22 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         self._observations.append(self._array(observation))
         self._actions.append(executed)
         self._rewards.append(float(reward))
-        if self._physics is not None:
-            self._states.append(self._physics.state())
+        self._read_state()
         if terminated or truncated:
             self._end(bool(terminated), bool(truncated))
             self._begin(observation)
         return observation, reward, terminated, truncated, info
+
+    def end_episode(self) -> None:
+        """Ends the episode that is being recorded as one that was cut off; `reset` begins another.
+
+        >>> env = Recorder(gym.make("Pendulum-v1"))
+        >>> _ = env.reset(seed=0), env.step(env.action_space.sample())
+        >>> env.end_episode()
+        >>> env.log.steps
+        1
+        """
+        self._end(terminated=False, truncated=True)
 
     def _end(self, terminated: bool, truncated: bool) -> None:
         """Ends an episode, and writes the file."""
@@ -135,6 +175,14 @@ class Recorder(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
         if self._actions:
             self._keep(terminated=False, truncated=True)
         self._begin(None)
+
+
+def check_single(env: Any, what: str) -> None:
+    """Refuses several environments in one."""
+    if isinstance(env, gym.vector.VectorEnv) or (
+        not isinstance(env, gym.Env) and hasattr(env, "num_envs")
+    ):
+        raise ValueError(f"one environment at a time, and this is a {type(env).__name__}: {what}")
 
 
 def _has_parts(space: gym.Space) -> bool:

@@ -11,6 +11,7 @@ from markupsafe import Markup
 from windward.atomic import write_text
 from windward.diagnosis import charts, robot
 from windward.diagnosis.diagnosis import MUCH, Change, Diagnosis
+from windward.diagnosis.text import percent
 from windward.diagnosis.wind import Coordinate
 
 SAID = 8
@@ -19,8 +20,6 @@ ALL_SHOWN = 40
 """parameters up to which unseen ones are drawn too; of more they are listed by name"""
 ROWS = 14
 """rows of a kind that are shown at once; a click opens the others"""
-DIGITS = 5
-"""of a number, at most"""
 KINDS: Mapping[str, str] = {
     "mass": "mass of a body, its inertia with it",
     "inertia": "inertia of a body, beyond what its mass brings",
@@ -36,7 +35,7 @@ KINDS: Mapping[str, str] = {
     "delay": "actions that come late",
     "bias": "constant error of a sensor",
     "response": "how strongly a number of the observation answers",
-    "offset": "constant added to a number of the observation in a step, in usual changes",
+    "offset": "constant added to a number of the observation in a step, in its usual changes",
 }
 TICKS = (1.05, 1.1, 1.2, 1.3, 1.5, 2.0, 5.0, 10.0)
 """factors, the largest of which that fits is the tick of an axis, and its inverse"""
@@ -119,8 +118,12 @@ def _view(diagnosis: Diagnosis) -> dict[str, Any]:
         "title": f"Diagnosis of {diagnosis.env_id or 'an environment without an id'}",
         "headline": headline(diagnosis),
         "lead": lead(diagnosis),
-        "warning": diagnosis.unexplained > MUCH,
+        "warning": diagnosis.unexplained > MUCH or not diagnosis.complete,
         "doubtful": doubtful,
+        "why_doubtful": "too much is unexplained to be sure"
+        if diagnosis.complete
+        else "the fit was interrupted",
+        "how_doubtful": "unreliable" if diagnosis.complete else "unfinished",
         "changes": [_described(name, each) for name, each in shown.items()],
         "together": list(dict.fromkeys(", ".join(group) for group in diagnosis.together)),
         "panels": panels_of(diagnosis.factors, shown, doubtful, hide=many),
@@ -131,7 +134,7 @@ def _view(diagnosis: Diagnosis) -> dict[str, Any]:
         if trace is None or not len(trace.before)
         else Markup(charts.residual(trace, bool(shown))),
         "wind": None if wind is None else str(wind),
-        "explained": None if wind is None or not wind.axes else _percent(wind.explained),
+        "explained": None if wind is None or not wind.axes else percent(wind.explained),
         "left_over": Markup(charts.left_over(wind)) if series and wind is not None else None,
         "spectrum": Markup(charts.spectrum(wind)) if long and wind is not None else None,
         "coordinates": []
@@ -144,8 +147,10 @@ def _view(diagnosis: Diagnosis) -> dict[str, Any]:
 def headline(diagnosis: Diagnosis) -> str:
     """What was found, in one sentence."""
     env = diagnosis.env_id or "The environment"
+    if not diagnosis.complete:
+        return f"{env}: interrupted before the diagnosis was finished"
     if diagnosis.unexplained > MUCH:
-        return f"{env}: {_percent(diagnosis.unexplained)} of the deviation is not explained"
+        return f"{env}: {percent(diagnosis.unexplained)} of the deviation is not explained"
     count = len(diagnosis.changes)
     parts = []
     if count == 1:
@@ -160,35 +165,20 @@ def headline(diagnosis: Diagnosis) -> str:
 
 def lead(diagnosis: Diagnosis) -> list[str]:
     """The first lines of what a diagnosis says, without those that the page shows elsewhere."""
-    changes = {f"{name} {each}" for name, each in diagnosis.changes.items()}
     lines, said = [], 0
-    for line in str(diagnosis).splitlines():
-        if line.startswith("not seen in these steps"):
-            continue
-        said += line in changes
-        if line not in changes or said <= SAID:
-            lines.append(line)
+    for kind, text in diagnosis.lines():
+        said += kind == "change"
+        if kind != "unseen" and (kind != "change" or said <= SAID):
+            lines.append(text)
     if said > SAID:
         lines.append(f"{said - SAID} more changes are in the table")
     return list(dict.fromkeys(lines))
 
 
-def number(value: float, error: float) -> str:
-    """A number with as many digits as its error leaves it.
-
-    >>> number(1.3000063, 0.00014), number(0.98, 0.1), number(2.0, 0.0), number(1.0, 1e-9)
-    ('1.3000', '0.98', '2', '1.0000')
-    """
-    if not isfinite(value) or not isfinite(error) or error <= 0:
-        return f"{value:.{DIGITS}g}"
-    most = DIGITS - 1 - (floor(log10(abs(value))) if abs(value) > error else floor(log10(error)))
-    return f"{value:.{max(0, min(1 - floor(log10(error)), most))}f}"
-
-
 def _described(name: str, change: Change) -> dict[str, str]:
     """A row of the table of changes."""
     kind = name.partition(":")[0]
-    now, interval = _numbers(change)
+    now, interval = _numbers(change, kind)
     against = _minus(f"{100 * (change.factor - 1):+.3g} %") if change.unit == "x" else "–"
     return {
         "name": name,
@@ -199,17 +189,10 @@ def _described(name: str, change: Change) -> dict[str, str]:
     }
 
 
-def _numbers(change: Change) -> tuple[str, str]:
+def _numbers(change: Change, kind: str = "") -> tuple[str, str]:
     """The value and the interval of a change as text."""
-    error = (change.high - change.low) / 2
-    now, low, high = (number(each, error) for each in (change.factor, change.low, change.high))
-    if change.unit == "x":
-        return f"× {now}", f"{low} to {high}"
-    now = now if now.startswith("-") else f"+{now}"
-    # What is counted, such as steps of a delay, has no interval.
-    texts = (now, f"{low} to {high}" if error else "")
-    first, second = (_minus(f"{text} {change.unit}".strip()) if text else "–" for text in texts)
-    return first, second
+    now, low, high, unit = change.texts(kind, times="× ")
+    return _minus(now), _minus(f"{low} to {high}{unit}") if low else "–"
 
 
 def _minus(text: str) -> str:
@@ -228,7 +211,7 @@ def panels_of(
     Args:
         factors: every parameter that was tried.
         changes: what changed; the name of a kind stands for all its parameters.
-        doubtful: whether the changes are not to be trusted.
+        doubtful: whether the changes are unreliable or unfinished.
         hide: leave out what the steps do not show.
     """
     kinds: dict[str, dict[str, Change]] = {}
@@ -315,7 +298,7 @@ def _row(name: str, change: Change, state: str, reach: float) -> Row:
     low, at, high = (_percent_of(each, reach) for each in places)
     if state == "unseen" and high - low < 1:  # beyond the axis
         low, high = 0.0, 100.0
-    now, interval = _numbers(change)
+    now, interval = _numbers(change, name.partition(":")[0])
     now = now.removesuffix(f" {change.unit}")  # the panel says it
     nominal = 1.0 if change.unit == "x" else 0.0
     differs = not change.low <= nominal <= change.high
@@ -328,7 +311,9 @@ def _robot_view(drawn: robot.Drawing | None, changes: Mapping[str, Change]) -> A
         return None
 
     def said(names: Iterable[str]) -> str:
-        return "; ".join(f"{name} {_numbers(changes[name])[0]}" for name in names)
+        return "; ".join(
+            f"{name} {_numbers(changes[name], name.partition(':')[0])[0]}" for name in names
+        )
 
     scale = None
     if drawn.full is not None:
@@ -370,14 +355,10 @@ def _facts(diagnosis: Diagnosis) -> dict[str, str]:
         + ("s" if diagnosis.episodes != 1 else ""),
         "parameters tried": str(len(diagnosis.factors)),
         "deviation of a step": f"{diagnosis.deviation:.3g} (root mean square, in usual changes of "
-        "a coordinate in a step)",
-        "of it unexplained": _percent(diagnosis.unexplained),
+        "a coordinate in a step: standard deviations of its change from step to step)",
+        "of it unexplained": percent(diagnosis.unexplained),
         "simulated steps": f"{diagnosis.simulated:,}",
         "time of the fit": f"{diagnosis.seconds:.1f} s",
         "complete": "yes" if diagnosis.complete else "no: interrupted",
     }
     return {name: text for name, text in facts.items() if text}
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"

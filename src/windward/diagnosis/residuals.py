@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import mujoco
 import numpy as np
 
-from windward.diagnosis.parameters import Parameter, values_of
+from windward.diagnosis.parameters import BIAS, Parameter, values_of
 from windward.simulators.mujoco import MujocoDynamics
-from windward.simulators.variants import Variants, variants_of
+from windward.simulators.variants import MujocoVariants, Variants, variants_of
 
 STEP = 1e-3
 """of finite differences in θ: well above the solver's tolerance"""
@@ -68,8 +68,15 @@ class Residuals:
         self._variants: Variants = variants_of(dynamics, threads)
         self.compared = compared(dynamics)
         self.scale = scale[self.compared]
+        self.sensed = [i for i, each in enumerate(self.parameters) if each.kind == BIAS]
+        """parameters that are a bias of a sensor"""
         self.simulated = 0
         """rows that were simulated so far"""
+
+    @property
+    def action_space(self) -> Any:
+        """Of the physics."""
+        return getattr(self.dynamics, "action_space", None) or self.dynamics.env.action_space
 
     @property
     def count(self) -> int:
@@ -79,10 +86,32 @@ class Residuals:
     def _values(self, theta: np.ndarray) -> Any:
         return values_of(self.parameters, theta, self.dynamics.parameters.elements)
 
+    def bias(self, theta: np.ndarray) -> np.ndarray:
+        """What sensors add to a state (d_x,)."""
+        found = np.zeros(self.dynamics.d_x)
+        for i in self.sensed:
+            each = self.parameters[i]
+            found[list(each.elements)] += each.value(float(theta[i]))
+        return found
+
+    def derive(self, flag: bool) -> None:
+        """Whether a model's derived constants follow its masses; see `MujocoVariants`."""
+        if isinstance(self._variants, MujocoVariants):
+            self._variants.derive = flag
+
     def advance(
         self, thetas: Sequence[np.ndarray], x: np.ndarray, u: np.ndarray, force: Any = None
     ) -> np.ndarray:
-        """Next states (k, m, d_x) under each θ; x is (m, d_x) for all, or (k, m, d_x)."""
+        """Next states (k, m, d_x) as sensors show them; x is (m, d_x) for all, or (k, m, d_x)."""
+        if not self.sensed:
+            return self.physics(thetas, x, u, force)
+        bias = np.array([self.bias(theta) for theta in thetas])[:, None]
+        return self.physics(thetas, x - bias, u, force) + bias
+
+    def physics(
+        self, thetas: Sequence[np.ndarray], x: np.ndarray, u: np.ndarray, force: Any = None
+    ) -> np.ndarray:
+        """Next states (k, m, d_x) under each θ of true states."""
         if x.ndim == 2:
             x = np.broadcast_to(x, (len(thetas), *x.shape))
         self.simulated += len(thetas) * len(u)
@@ -186,7 +215,7 @@ class Residuals:
 
     def inside(self, rows: Rows, amount: np.ndarray) -> np.ndarray:
         """Where a push on the action of this usual size is not cut off by the action's bounds."""
-        space = getattr(self.dynamics, "action_space", None) or self.dynamics.env.action_space
+        space = self.action_space
         u = np.asarray(rows.u, dtype=np.float64).reshape(rows.size, -1) - amount
         room = 3 * np.median(np.abs(amount), axis=0) + 1e-9
         return (u > space.low.ravel() + room) & (u < space.high.ravel() - room)
@@ -196,7 +225,7 @@ class Residuals:
     ) -> tuple[Rows, np.ndarray]:
         """Rows with (m, k) along a direction added to what pushes them, and what that came to."""
         if direction.place == "action":
-            space = getattr(self.dynamics, "action_space", None) or self.dynamics.env.action_space
+            space = self.action_space
             u = np.asarray(rows.u, dtype=np.float64)
             moved = u.reshape(rows.size, -1).copy()
             moved[:, [int(axis) for axis in direction.axes]] += amount
@@ -214,7 +243,7 @@ class Residuals:
         return rows._replace(push=push), amount
 
     def _on_action(self, theta: np.ndarray, rows: Rows) -> Direction:
-        space = getattr(self.dynamics, "action_space", None) or self.dynamics.env.action_space
+        space = self.action_space
         u = np.asarray(rows.u, dtype=np.float64).reshape(rows.size, -1)
         high = np.broadcast_to(np.asarray(space.high, np.float64).ravel(), u.shape)
         step = np.where(u + STEP > high, -STEP, STEP)

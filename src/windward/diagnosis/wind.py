@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from windward.diagnosis.explanation import Identified
 from windward.diagnosis.fit import MAD, autoregression, predictable
-from windward.diagnosis.identify import Identified, ranking
+from windward.diagnosis.places import possible, ranking
 from windward.diagnosis.residuals import Direction, Residuals, Rows, along
 
 MOST = 48
@@ -101,8 +102,14 @@ class Wind(NamedTuple):
         """Of the strongest axis."""
         return max((axis.size for axis in self.axes), default=0.0)
 
+    def nowhere(self) -> "Wind":
+        """The same without a place: what is left over in each coordinate."""
+        return Wind("", "", (), (), 0.0, self.coordinates, self.seconds)
+
     def draw(self, rng: np.random.Generator, steps: int) -> np.ndarray:
         """A fresh wind of the same kind, (steps, axes)."""
+        if not self.axes:
+            return np.zeros((steps, 0))
         return np.stack([axis.model.draw(rng, steps) for axis in self.axes], axis=1)
 
     def __str__(self) -> str:
@@ -142,6 +149,8 @@ def wind_of(
         smallest: mean square below which nothing is left, in usual changes.
         seconds: of a step.
     """
+    if found.windless:
+        return None
     r = residuals.at([found.theta], rows)[0]
     ok = np.isfinite(r).all(axis=1)
     if not ok.any() or np.square(r[ok]).mean() < smallest:
@@ -177,23 +186,34 @@ def _place(
 ) -> tuple[str, list[int], float]:
     """Where it pushes, along which axes, and how much of it that explains."""
     few = np.unique(np.linspace(0, rows.size - 1, min(rows.size, 150)).astype(int))
-    near = residuals.directions(found.theta, rows.take(few))
-    own = [each for each in near if each.place == found.explanation.wind]
-    if own:
-        place, axes = own[0].place, list(found.explanation.axes)
+    some = rows.take(few)
+    near = {each.place: each for each in residuals.directions(found.theta, some)}
+    own = found.explanation.wind
+    if own in near:
+        ranked = [(own, list(found.explanation.axes))]
     else:
-        place, axes = ranking(r[few], near)[0]
-    (direction,) = (each for each in near if each.place == place)
-    return place, axes, _explained(r[few], direction, axes)
+        ranked = ranking(r[few], list(near.values()))
+    for place, axes in ranked:
+        push = along(r[few], near[place].effect[..., axes])
+        if possible(residuals, some, place, push):
+            break
+    else:
+        place, axes = ranked[0]
+    return place, axes, _explained(r[few], near[place], axes)
 
 
 def _explained(r: np.ndarray, direction: Direction, axes: list[int]) -> float:
+    """Share that a push there explains beyond what it would of noise in all coordinates."""
     effect = direction.effect[..., axes]
     rest = r - np.einsum("tck,tk->tc", np.nan_to_num(effect), along(r, effect))
     size, left = np.square(r).sum(axis=1), np.square(rest).sum(axis=1)
     # Steps that show something, each with the same say: contacts make a few of them huge.
     shows = size > 1e-6 * np.median(size[size > 0]) if (size > 0).any() else size > 0
-    return float(1 - np.median(left[shows] / size[shows])) if shows.any() else 0.0
+    if not shows.any():
+        return 0.0
+    c = r.shape[1]
+    free = c / max(0.5, c - len(axes))
+    return max(0.0, 1 - free * float(np.median(left[shows] / size[shows])))
 
 
 def _coordinate(name: str, w: np.ndarray, rows: Rows) -> Coordinate:
@@ -271,28 +291,22 @@ def _size(w: np.ndarray) -> float:
 
 def _step(w: np.ndarray, time: np.ndarray) -> tuple[float, int, float]:
     """(size, step, root mean square left) of the best single step."""
-    best = (0.0, 0, np.inf)
     last = int(time.max(initial=0))
-    for at in np.unique(np.linspace(5, last - 5, 60).astype(int)) if last > 12 else ():
-        before, after = w[time < at], w[time >= at]
-        if len(before) < 5 or len(after) < 5:
-            continue
-        low, high = float(np.median(before)), float(np.median(after))
-        left = _size(w - np.where(time < at, low, high))
-        if left < best[2]:
-            best = (high - low, int(at), left)
-    # The moment itself, near the best of the coarse ones.
-    if np.isfinite(best[2]) and last > 12:
-        around = [at for at in range(best[1] - last // 60 - 1, best[1] + last // 60 + 2) if at > 4]
-        for at in around:
-            before, after = w[time < at], w[time >= at]
-            if len(before) < 5 or len(after) < 5:
-                continue
-            low, high = float(np.median(before)), float(np.median(after))
-            left = _size(w - np.where(time < at, low, high))
-            if left < best[2]:
-                best = (high - low, at, left)
-    return best
+    if last <= 12:
+        return 0.0, 0, float("inf")
+
+    def at(moment: int) -> tuple[float, int, float]:
+        late = time >= moment
+        if late.sum() < 5 or (~late).sum() < 5:
+            return 0.0, 0, float("inf")
+        low, high = float(np.median(w[~late])), float(np.median(w[late]))
+        return high - low, moment, _size(w - np.where(late, high, low))
+
+    coarse = [at(int(t)) for t in np.unique(np.linspace(5, last - 5, 60).astype(int))]
+    best = min(coarse, key=lambda each: each[2])
+    reach = last // 60 + 1
+    near = [at(t) for t in range(max(5, best[1] - reach), best[1] + reach + 1)]
+    return min([best, *near], key=lambda each: each[2])
 
 
 def _waves(w: np.ndarray, time: np.ndarray, first: np.ndarray, period: float) -> np.ndarray:

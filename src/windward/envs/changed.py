@@ -22,11 +22,20 @@ DELAY, BIAS = "delay", "bias"
 class Changed(gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
     """An environment with other parameters: a heavier body, a worn motor, a slope, late actions.
 
-    Names are those of a diagnosis: factors ("mass", "mass:torso", "gain", "friction", "damping",
-    "armature", "inertia", "gravity") and amounts ("com:torso.x" in metres, "frictionloss:JOINT" in
-    newton metres, "slope:x" in radians, "delay" in steps, "bias:0" for a constant error of a number
-    in the observation). `windward list --env ID` has the elements. A simulator of a changed
-    environment is that of the unchanged one; a time-varying change is a matter of `Disturbed`.
+    A simulator of a changed environment is that of the unchanged one. For changes over time use
+    `Disturbed`.
+
+    Args:
+        env: the environment, one.
+        changes: values by name, the names of a diagnosis: factors ("mass", "mass:torso", "gain",
+            "friction", "damping", "armature", "inertia", "gravity") and amounts ("com:torso.x" in
+            metres, "frictionloss:JOINT" in newton metres, "slope:x" in radians, "delay" in steps,
+            "bias:0" for a constant error of a number in the observation).
+            `windward list --env ID` names the elements of an environment.
+
+    Raises:
+        ValueError: a name that the environment does not have, or a value that does not fit.
+        Unsupported: parameters of an environment whose physics windward does not know.
 
     >>> import gymnasium as gym
     >>> env = Changed(gym.make("Pendulum-v1"), {"mass": 1.3, "delay": 1})

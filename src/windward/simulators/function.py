@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 
 from windward import checks
@@ -11,7 +12,11 @@ from windward.simulators.shell import Unsupported
 
 
 class FunctionDynamics:
-    """step(x, u, **parameters) -> (x_next, cost, terminated) on rows, and state(env) -> x."""
+    """step(x, u, **parameters) -> (x_next, cost, terminated) on rows, and state(env) -> x.
+
+    Where `observation` is left out and states are as wide as observations, they are taken for
+    each other.
+    """
 
     d_v = 0
     parts: Mapping[str, np.ndarray] = {}
@@ -22,19 +27,52 @@ class FunctionDynamics:
         step: Callable[..., tuple[Any, Any, Any]],
         state: Callable[[Any], Any],
         parameters: Mapping[str, float] | None = None,
+        observation: Callable[[np.ndarray], Any] | None = None,
     ) -> None:
-        self.env, self._step, self._state = env, step, state
+        self.env, self._step, self._state, self._observation = env, step, state, observation
         self._own = DictParameters(parameters or {})
         self.parameters: Parameters = self._own if parameters else NoParameters()
+        self._width: int | None = None
+
+    @property
+    def first(self) -> Mapping[str, float]:
+        """The parameters' nominal values."""
+        return self._own.first
+
+    @property
+    def known_width(self) -> int | None:
+        """`d_x`, if a state was seen already; an environment may have none before reset."""
+        return self._width
 
     @property
     def d_x(self) -> int:
         """As many as the state has; an environment may have one only after reset."""
-        return self.state().size
+        return self.state().size if self._width is None else self._width
+
+    def take_width(self, width: int) -> None:
+        """Takes the width of states from rows of them, where no state was seen yet."""
+        if self._width is None:
+            self._width = width
 
     def state(self) -> np.ndarray:
         """See Dynamics."""
-        return checks.finite_array("state(env)", self._state(self.env), ndim=1)
+        return self.read(self.env)
+
+    def read(self, env: Any) -> np.ndarray:
+        """The state of an unwrapped environment, which need not be the simulator's own."""
+        name = f"{_name(self._state, 'state')}(env)"
+        try:
+            given = self._state(env)
+        except Exception as error:
+            raise ValueError(
+                f"{name} raised {_said(error)}. It gets the unwrapped environment, which may have "
+                "a state only after reset(), and must return the state, one row of numbers"
+            ) from error
+        x = checks.finite_array(name, given, ndim=1)
+        self.take_width(x.size)
+        if x.size != self._width:
+            raise ValueError(f"{name} must return {self._width} numbers; got {x.size}")
+        return x
 
     def advance(self, x: np.ndarray | None, u: Any, forces: Mapping[str, np.ndarray]) -> np.ndarray:
         """See Dynamics."""
@@ -45,27 +83,83 @@ class FunctionDynamics:
         self, x: np.ndarray, u: Any, forces: Mapping[str, np.ndarray]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """See Dynamics; checks what the function returns."""
+        shape = x.shape
+        try:
+            # Copies: a function may change its arguments.
+            given = self._step(np.array(x), np.array(u), **self._own.now)
+        except Exception as error:
+            raise self._wrong(shape, f"it raised {_said(error)}") from error
+        if not isinstance(given, (tuple, list)) or len(given) != 3:
+            got = f"{len(given)} values" if isinstance(given, (tuple, list)) else _kind(given)
+            raise self._wrong(shape, f"got {got}")
         n = len(x)
-        x_next, cost, terminated = self._step(x, u, **self._own.now)
-        x_next = np.array(x_next, dtype=np.float64)
-        checks.shape("x_next from step(x, u)", x_next, (n, self.d_x), "a row for each state")
-        cost = np.array(cost, dtype=np.float64)
-        checks.shape("cost from step(x, u)", cost, (n,), "one for each state")
-        terminated = np.array(terminated, dtype=bool)
-        checks.shape("terminated from step(x, u)", terminated, (n,), "one for each state")
-        return x_next, cost, terminated
+        return (
+            self._rows("x_next", given[0], shape, shape, np.float64),
+            self._rows("cost", given[1], (n,), shape, np.float64),
+            self._rows("terminated", given[2], (n,), shape, np.bool_),
+        )
+
+    def _rows(
+        self, name: str, given: Any, expected: tuple[int, ...], shape: tuple[int, ...], kind: Any
+    ) -> np.ndarray:
+        """One of the three that step returns, as an array of its own."""
+        try:
+            array = np.array(given)
+            if array.dtype.kind not in "biuf":
+                raise TypeError
+        except (TypeError, ValueError) as error:
+            raise self._wrong(shape, f"{name} is {_kind(given)}, not numbers") from error
+        if array.shape != expected:
+            raise self._wrong(shape, f"{name} has shape {array.shape}")
+        return array.astype(kind)
+
+    def _wrong(self, shape: tuple[int, ...], what: str) -> ValueError:
+        n, width = shape
+        return ValueError(
+            f"{self.called()} must return (x_next, cost, terminated) of shapes ({n}, {width}), "
+            f"({n},) and ({n},) for {n} rows of states and actions; {what}"
+        )
+
+    def called(self) -> str:
+        """How the function is called, with the values of its parameters."""
+        values = "".join(f", {name}={value:.6g}" for name, value in self._own.now.items())
+        return f"{_name(self._step, 'step')}(x, u{values})"
 
     def terminated(self, x: np.ndarray, u: Any) -> np.ndarray:
-        """See Dynamics."""
-        raise self._unknown("which states are terminal")
+        """Whether a step from these states ends: all that the function tells of an end."""
+        return self.step(x, np.asarray(u), {})[2]
 
     def observation(self, x: np.ndarray) -> np.ndarray:
         """See Dynamics."""
-        raise self._unknown("how a state is observed")
+        if self._observation is None:
+            self._same("how a state is observed: give observation=, a function of rows of states")
+            return x.copy()
+        name = f"{_name(self._observation, 'observation')}(x)"
+        expected = (len(x), *(self.env.observation_space.shape or ()))
+        wanted = f"{name} must return observations, an array of shape {expected}"
+        try:
+            seen = np.array(self._observation(np.array(x)))
+        except Exception as error:
+            raise ValueError(f"{wanted}; it raised {_said(error)}") from error
+        if seen.dtype.kind not in "biuf":
+            raise ValueError(f"{wanted}; got {_kind(seen)}")
+        if seen.shape != expected:
+            raise ValueError(f"{wanted}; got shape {seen.shape}")
+        return seen
 
     def state_of(self, observation: np.ndarray) -> np.ndarray:
         """See Dynamics."""
-        raise self._unknown("how a state is observed")
+        if self._observation is not None:
+            raise self._unknown("the state that is observed so: record states")
+        self.take_width(observation.shape[-1])
+        self._same("the state that is observed so: record states")
+        return observation.astype(np.float64)
+
+    def _same(self, otherwise: str) -> None:
+        """Refuses where states cannot be observations."""
+        space = self.env.observation_space
+        if not isinstance(space, gym.spaces.Box) or space.shape != (self.d_x,):
+            raise self._unknown(otherwise)
 
     def rest(self) -> np.ndarray:
         """See Dynamics."""
@@ -81,3 +175,20 @@ class FunctionDynamics:
 
     def _unknown(self, what: str) -> Unsupported:
         return Unsupported(f"a simulator from a function does not know {what}")
+
+
+def _name(function: Any, usual: str) -> str:
+    """A function's own name, or what it stands for."""
+    name = getattr(function, "__name__", "")
+    return name if name.isidentifier() else usual
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _kind(value: Any) -> str:
+    """A value in a few words."""
+    if isinstance(value, np.ndarray):
+        return f"one array of {value.dtype}, shape {value.shape}"
+    return "None" if value is None else f"a {type(value).__name__}"

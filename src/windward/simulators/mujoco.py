@@ -335,6 +335,15 @@ class MujocoDynamics:
         clip = np.inf if self._task is None else self._task.clip
         return x, (np.abs(speeds) < clip).all(axis=1)
 
+    def observed(self) -> dict[int, int]:
+        """Numbers of an observation that are numbers of the state: {in the one: in the other}."""
+        structure = getattr(self.env, "observation_structure", {})
+        nq, nv = structure.get("qpos", 0), structure.get("qvel", 0)
+        if not self._plain or nv != self.model.nv:
+            return {}
+        first = self.model.nq - nq
+        return {i: first + i for i in range(nq + nv)}
+
     def rest(self) -> np.ndarray:
         """See Dynamics: the model's first configuration, still."""
         return np.concatenate([self.env.init_qpos, np.zeros(self.model.nv + self.model.na)])

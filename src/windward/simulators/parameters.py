@@ -147,6 +147,15 @@ _ARRAYS = (
 )
 _CONSTANTS = ("mass", "inertia", "com", "armature")
 """kinds from which MuJoCo computes constants: weights of constraints, subtree masses"""
+_DERIVED = (
+    "actuator_acc0",
+    "body_invweight0",
+    "body_subtreemass",
+    "dof_M0",
+    "dof_invweight0",
+    "tendon_invweight0",
+)
+"""those constants"""
 _AXES = "xyz"
 _AT_COM = int(mujoco.mjtSameFrame.mjSAMEFRAME_INERTIA)
 _TURNED_ALIKE = int(mujoco.mjtSameFrame.mjSAMEFRAME_INERTIAROT)
@@ -191,7 +200,7 @@ class MujocoParameters:
 
     def settle(self) -> None:
         """See Parameters."""
-        self.first = {name: np.array(getattr(self.model, name)) for name in _ARRAYS}
+        self.first = {name: np.array(getattr(self.model, name)) for name in (*_ARRAYS, *_DERIVED)}
         self.first["gravity"] = np.array(self.model.opt.gravity)
         self._written: dict[str, np.ndarray] = {}
 
@@ -211,12 +220,25 @@ class MujocoParameters:
         """Writes the first values into another model of the same structure."""
         self.write_in(model, {})
 
-    def write_in(self, model: mujoco.MjModel, values: Mapping[str, np.ndarray]) -> None:
-        """Writes all kinds into another model of the same structure; first values if left out."""
+    def write_in(
+        self, model: mujoco.MjModel, values: Mapping[str, np.ndarray], derive: bool = True
+    ) -> None:
+        """Writes all kinds into another model of the same structure; first values if left out.
+
+        Args:
+            model: the other model.
+            values: kinds -> values.
+            derive: compute what MuJoCo derives from masses; else it stays as at first, as in a
+                model that was edited without `mj_setConst`.
+        """
         for kind in self.elements:
             if kind not in ("inertia", "slope"):  # written with mass and gravity
                 self._apply(model, kind, values)
         self._derive(model)
+        if not derive or not any(kind in values for kind in _CONSTANTS):
+            # To the bit, also of a model where they are not what MuJoCo derives.
+            for name in _DERIVED:
+                getattr(model, name)[:] = self.first[name]
 
     def _value(self, kind: str, values: Mapping[str, np.ndarray]) -> np.ndarray:
         if kind in values:

@@ -105,6 +105,19 @@ class Simulator:
         return simulator(self.env, **{**self._made_with, "scale": scale})
 
     @property
+    def scale(self) -> Mapping[str, float]:
+        """What it was made with."""
+        return dict(self._made_with["scale"] or {})
+
+    def changed(self, changes: Mapping[str, float]) -> "Simulator":
+        """Another one with these changes on top of its own scale."""
+        return self.scaled(merged(self.scale, changes))
+
+    def quiet(self) -> "Simulator":
+        """The same simulator without noise; itself if it draws none."""
+        return simulator(self.env, **{**self._made_with, "noisy": False}) if self.noisy else self
+
+    @property
     def d_x(self) -> int:
         """How many numbers a state has."""
         return self._dynamics.d_x
@@ -153,7 +166,7 @@ class Simulator:
     def observation(self, x: Any) -> np.ndarray:
         """Observations of states, as the outermost wrapper shows them, undisturbed."""
         x = checks.finite_array("x", x, ndim=(1, 2))
-        _width("x", x, self.d_x, "states")
+        self._check_width(x)
         rows = np.atleast_2d(x)
         shape = self.env.unwrapped.observation_space.shape or ()
         seen = self._dynamics.observation(rows).reshape(len(rows), *shape)
@@ -218,7 +231,7 @@ class Simulator:
     def _rows(self, x: Any, u: Any) -> tuple[np.ndarray, np.ndarray]:
         """States and actions as rows of one batch."""
         x = checks.finite_array("x", x, ndim=2)
-        _width("x", x, self.d_x, "states")
+        self._check_width(x)
         try:
             u = np.asarray(u)
         except ValueError as error:
@@ -229,6 +242,12 @@ class Simulator:
             raise ValueError(f"x has {n} rows and u has {len(u)}: as many, or one of either")
         repeat = [np.repeat(each, n if len(each) == 1 else 1, axis=0) for each in (x, u)]
         return repeat[0], repeat[1]
+
+    def _check_width(self, x: np.ndarray) -> None:
+        """Refuses states of another width; a user's may be known from them alone."""
+        if isinstance(self._dynamics, FunctionDynamics):
+            self._dynamics.take_width(x.shape[-1])
+        _width("x", x, self.d_x, "states")
 
     def _checked(self, name: str, u: np.ndarray) -> np.ndarray:
         """Rows of actions that the action space allows in shape, kind and number."""
@@ -303,8 +322,9 @@ def simulator(
     step: StepFunction | None = None,
     state: Callable[[Any], Any] | None = None,
     parameters: Mapping[str, float] | None = None,
+    observation: Callable[[np.ndarray], Any] | None = None,
 ) -> Simulator:
-    """A simulator of an environment without its disturbances.
+    """Makes a simulator of an environment without its disturbances.
 
     Args:
         env: the environment, wrapped or not; `envs.Disturbed` wrappers in it are left out.
@@ -317,12 +337,25 @@ def simulator(
             Those of several entries multiply, or add up.
         step: for other environments, f(x, u, **parameters) -> (x_next, cost, terminated) on rows,
             u as the unwrapped environment gets it.
-        state: with `step`, env -> x, the state now, of the unwrapped environment.
+        state: with `step`, env -> x, the state now, of the unwrapped environment; it is called
+            after reset only.
         parameters: with `step`, what may change in it by name, with nominal values greater than 0.
+        observation: with `step`, x -> observations of the unwrapped environment, rows. If left out,
+            states that are as wide as observations are taken for observations.
+
+    Returns:
+        The simulator.
 
     Raises:
+        ValueError: an option that does not fit.
         Unsupported: a wrapper that cannot be seen through, or an environment without a known
             physics and no `step`.
+
+    >>> import gymnasium as gym
+    >>> sim = simulator(gym.make("Pendulum-v1"), scale={"mass": 1.3})
+    >>> x_next, cost, terminated = sim.step(np.zeros((5, 2)), np.ones((5, 1)))
+    >>> x_next.shape, cost.shape
+    ((5, 2), (5,))
     """
     if not isinstance(env, (gym.Env, gym.vector.VectorEnv)):
         raise ValueError(f"env must be an environment; got {env!r}: use gym.make for an id")
@@ -333,7 +366,7 @@ def simulator(
     for layer in layers:
         wrappers.maps(layer)  # raises for a layer that cannot be seen through
     dynamics: Dynamics | None
-    if step is not None or state is not None:
+    if step is not None or state is not None or observation is not None:
         if step is None or state is None:
             raise ValueError("a user's simulator needs both step= and state=")
         for name, value in (parameters or {}).items():
@@ -343,7 +376,7 @@ def simulator(
                     f"a parameter of one's own cannot be called {name!r}: amounts "
                     f"({', '.join(OFFSETS)}) and names with ':' mean something else in scale="
                 )
-        dynamics = FunctionDynamics(env.unwrapped, step, state, parameters)
+        dynamics = FunctionDynamics(env.unwrapped, step, state, parameters, observation)
     elif parameters is not None:
         raise ValueError("parameters= are those of step=, and there is none")
     else:
@@ -360,9 +393,24 @@ def simulator(
     checks.integer("seed", seed, 0)
     options = {
         "copies": copies, "noisy": noisy, "seed": seed, "scale": scale, "step": step,
-        "state": state, "parameters": parameters,
+        "state": state, "parameters": parameters, "observation": observation,
     }  # fmt: skip
     return Simulator(env, dynamics, layers, copies, noisy, seed, options)
+
+
+def merged(first: Mapping[str, float], then: Mapping[str, float]) -> dict[str, float]:
+    """Changes by name one after the other: factors multiply, amounts add up.
+
+    >>> merged({"mass": 2.0, "slope:x": 0.1}, {"mass": 1.5, "slope:x": 0.1, "gain": 0.5})
+    {'mass': 3.0, 'slope:x': 0.2, 'gain': 0.5}
+    """
+    found = dict(first)
+    for name, value in then.items():
+        amount = name.partition(":")[0] in OFFSETS
+        if name in found:
+            value = found[name] + value if amount else found[name] * value
+        found[name] = value
+    return found
 
 
 def _again(env: gym.Env, options: dict[str, Any], memory: Any) -> Simulator:

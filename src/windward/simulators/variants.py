@@ -84,6 +84,8 @@ class MujocoVariants:
         self._pool = rollout.Rollout(nthread=workers if workers > 1 else 0)
         self._data = [mujoco.MjData(dynamics.model) for _ in range(workers)]
         self._written = WrittenVariants(dynamics)
+        self.derive = True
+        """whether what MuJoCo derives from masses follows them; not in a model edited by hand"""
         self._alike: bool | None = True if dynamics._plain else None
 
     def advance(
@@ -153,7 +155,7 @@ class MujocoVariants:
             self._models.append(copy.copy(self.dynamics.model))
             self._now.append(None)
         for row, each in enumerate(values):
-            key = {kind: value.tobytes() for kind, value in each.items()}
+            key = (self.derive, {kind: value.tobytes() for kind, value in each.items()})
             if self._now[row] != key:
-                self.dynamics.parameters.write_in(self._models[row], each)
+                self.dynamics.parameters.write_in(self._models[row], each, self.derive)
                 self._now[row] = key

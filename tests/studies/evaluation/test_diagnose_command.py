@@ -84,7 +84,7 @@ def test_a_learned_simulator_from_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     learned = ww.fit_simulator(
-        "Pendulum-v1", lambda x: x[:1], steps=600, updates=300, members=1, widths=(16,)
+        "Pendulum-v1", lambda x: x[:1], steps=1_000, updates=1_500, members=1
     )
     ww.save_simulator(learned, tmp_path / "learned.npz")
     main(
@@ -106,7 +106,7 @@ def test_what_stays_unexplained_is_printed_first(
     main(f"{HEAVY} --out {tmp_path}".split())
     out = said(capsys)
     assert out.startswith("40 % of the deviation stays unexplained")
-    assert "[x]: not to be trusted" in out
+    assert "[x]: unreliable: too much" in out
     assert "│ [b] │ x1.30 │ 1.20 to 1.40 │" in out
     assert out.count("stays unexplained") == 2  # the other is the title of the table
 
@@ -175,3 +175,14 @@ def test_the_default_folder_is_named_after_the_environment() -> None:
         "out/diagnose/windward-NoisyHopper-v0"
     )
     assert changes_of(()) == {}
+
+
+def test_help_shows_how_to_write_a_disturbance_and_a_change(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["diagnose", "--help"])
+    out = said(capsys)
+    assert "sine:amp=3,period=60" in out
+    assert "mass:torso=1.3 gain=0.8 delay=1" in out
+    assert out.count("windward list --env ID") >= 3

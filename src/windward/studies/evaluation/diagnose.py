@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, fields
 from itertools import chain
@@ -17,8 +18,7 @@ from rich.table import Table
 from windward import checks
 from windward.atomic import prepare
 from windward.diagnosis import Change, Diagnosis, Recorder, diagnose, diagnose_log, load_log
-from windward.diagnosis.diagnosis import MUCH
-from windward.diagnosis.report import number, write_report
+from windward.diagnosis.report import write_report
 from windward.envs import Changed, Disturbed
 from windward.simulators.learned_files import load_simulator
 from windward.studies.evaluation.loading import check_fit, load_model, make_env
@@ -29,6 +29,8 @@ OF_A_RUN = (
     "vec_normalize",
 )  # fmt: skip
 """settings that say what to run, so that a log has no use for them"""
+ABOVE = ("alert", "change", "suspect")
+"""kinds of lines that are printed before the table, or are in it"""
 Words = Annotated[tuple[tuple[str, ...], ...], tyro.conf.UseAppendAction]
 """--flag A B, --flag A --flag B, or both"""
 
@@ -59,11 +61,13 @@ class Diagnose:
     log: Path | None = None
     """a file of windward.Recorder, instead of a policy"""
     disturbance: str | None = None
-    """what pushes, as text"""
+    """what pushes, such as sine:amp=3,period=60 or bias:value=0.1; `windward list` names them"""
     channel: str | None = None
-    """where it pushes: qvel, action, force:torso, mass ...; goes with a disturbance"""
+    """where it pushes: qvel, action, force:torso, mass ...; goes with a disturbance, and
+    `windward list --env ID` names those of an environment"""
     change: Words = ()
-    """what to change in the environment, as NAME=VALUE: mass:torso=1.3 gain=0.8 delay=1"""
+    """what to change in the environment, as NAME=VALUE: mass:torso=1.3 gain=0.8 delay=1;
+    `windward list --env ID` names what there is"""
     episodes: int = 1
     """episodes to run"""
     steps: int | None = None
@@ -117,13 +121,17 @@ def run(settings: Diagnose, console: Console) -> Diagnosis:
     if settings.json:
         print(json.dumps(found.as_dict()))
         return found
-    for line in _before(found):
-        console.print(f"[bold red]{escape(line)}[/bold red]", highlight=False, soft_wrap=True)
+    lines = found.lines()
+    for line in lines:
+        if line.kind == "alert":
+            console.print(f"[bold red]{escape(line.text)}[/bold red]", highlight=False,
+                          soft_wrap=True)  # fmt: skip
     shown = found.changes or found.suspects
     if shown:
         console.print(_table(found, shown))
-    for line in _after(found):
-        console.print(escape(line), highlight=False, soft_wrap=True)
+    for line in lines:
+        if line.kind not in ABOVE:
+            console.print(escape(line.text), highlight=False, soft_wrap=True)
     console.print(f"page: {page}   diagnosis: {out / 'diagnosis.npz'}", highlight=False,
                   soft_wrap=True, markup=False)  # fmt: skip
     if settings.record is not None:
@@ -197,34 +205,19 @@ def _world(settings: Diagnose, env: gym.Env) -> tuple[gym.Env, Any]:
     return env, model
 
 
-def _table(found: Diagnosis, shown: dict[str, Change] | Any) -> Table:
-    title = "what changed" if found.changes else "not to be trusted: too much stays unexplained"
+def _table(found: Diagnosis, shown: Mapping[str, Change]) -> Table:
+    title = "what changed"
+    if not found.changes:
+        title = (
+            "unreliable: too much stays unexplained"
+            if found.complete
+            else "unfinished: what had been found until the interrupt"
+        )
     table = Table(title=escape(f"{found.env_id}: {title}"))
     table.add_column("parameter")
     table.add_column("now", justify="right", no_wrap=True)
     table.add_column("95 % interval", justify="right", no_wrap=True)
     for name, each in shown.items():
-        error = (each.high - each.low) / 2
-        now, low, high = (number(value, error) for value in (each.factor, each.low, each.high))
-        unit = "" if each.unit == "x" else f" {each.unit}".rstrip()
-        sign = "x" if each.unit == "x" else "" if now.startswith("-") else "+"
-        interval = f"{low} to {high}{unit}" if error else "–"
-        table.add_row(*map(escape, (name, f"{sign}{now}{unit}", interval)))
+        now, low, high, unit = each.texts(name.partition(":")[0])
+        table.add_row(*map(escape, (name, now, f"{low} to {high}{unit}" if low else "–")))
     return table
-
-
-def _before(found: Diagnosis) -> list[str]:
-    """What is said first: that something is missing, or much stays unexplained."""
-    lines = str(found).splitlines()
-    count = int(not found.complete) + int(found.unexplained > MUCH)
-    return lines[:count]
-
-
-def _after(found: Diagnosis) -> list[str]:
-    """What a diagnosis says, without what is above it or in the table."""
-    told = set(_before(found)) | {f"{name} {each}" for name, each in found.changes.items()}
-    return [
-        line
-        for line in str(found).splitlines()
-        if line not in told and not line.startswith("not to be trusted: ")
-    ]
