@@ -116,7 +116,7 @@ def test_M_that_was_set_stays_where_signals_are_doubted_and_episodes_fall() -> N
 @pytest.mark.parametrize("signal", ["pd1", "pd2"])
 def test_M_that_was_set_is_not_cut_to_a_small_ball(signal: str) -> None:
     base = ww.bases.load("Pendulum-v1")
-    env = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, model=base, gradient="advantage")
+    env = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, model=base, learner="advantage")
     env.M = 0.3 * np.ones_like(env.M)
     x, _ = env.reset(seed=0)
     for _ in range(3):
@@ -168,7 +168,7 @@ def returns(env: gym.Env, episodes: int, action: float = 0.5) -> np.ndarray:
 
 def own(**options: object) -> ww.RobustWrapper:
     signal = ww.adapt.Own(lambda x, u, reward, x_next: x_next, 2)
-    return ww.RobustWrapper(Pushed(), signal=signal, gradient="residual", **options)  # type: ignore[arg-type]
+    return ww.RobustWrapper(Pushed(), signal=signal, learner="residual", **options)  # type: ignore[arg-type]
 
 
 def test_in_the_wrapper_the_base_action_is_executed_after_the_wind_has_stopped() -> None:
@@ -212,7 +212,7 @@ def test_a_constant_wind_and_numbers_that_do_not_move_are_told() -> None:
 @pytest.mark.parametrize("signal", ["pd1", "pd2"])
 def test_signals_of_values_begin_with_little_noise(signal: str) -> None:
     base = ww.bases.load("Pendulum-v1")
-    options = {"gradient": "advantage", "baseline": "regression", "model": base}
+    options = {"learner": "advantage", "baseline": "regression", "model": base}
     env = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, **options)
     least = CARE_OF_NOISE if signal == "pd1" else CARE
     assert env._module.guard is not None

@@ -109,7 +109,7 @@ def test_replays_take_it_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cma, "ask", lambda state, rng: np.zeros((12, len(state.mean))))
     base = ww.bases.load("Pendulum-v1")
     env = ww.envs.Disturbed(gym.make("Pendulum-v1"), "bias:value=0.2", channel="qvel")
-    robust = ww.RobustWrapper(env, "pd3", model=base)
+    robust = ww.RobustWrapper(env, "pd3", model=base, learner="replay")
     x, _ = robust.reset(seed=3)
     over = False
     info: dict[str, Any] = {}

@@ -27,7 +27,7 @@ def world(disturbance=SINE, length=200, name="Pendulum-v1"):
 
 
 def made(disturbance=SINE, length=200, name="Pendulum-v1", **settings):
-    options = {"signal": "pd3", "model": BASE, "gradient": "counterfactual", "search": QUICK}
+    options = {"signal": "pd3", "model": BASE, "learner": "replay", "search": QUICK}
     return ww.RobustWrapper(world(disturbance, length, name), **{**options, **settings})
 
 
@@ -268,20 +268,41 @@ def test_a_simulator_that_fails_once(call):
 
 
 def test_several_environments_are_refused():
-    for n in (1, 2):
-        several = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * n)
-        for kind, match in ((ww.RobustVectorWrapper, "counterf"), (ww.RobustWrapper, "Vector")):
-            with pytest.raises(ValueError, match=match):
-                kind(several, "pd3", model=BASE, gradient="counterfactual")
+    several = gym.vector.SyncVectorEnv([lambda: gym.make("Pendulum-v1")] * 2)
+    for kind, match in ((ww.RobustVectorWrapper, "replay"), (ww.RobustWrapper, "Vector")):
+        with pytest.raises(ValueError, match=match):
+            kind(several, "pd3", model=BASE, learner="replay")
+
+
+def test_a_vector_of_one_and_an_own_loop_are_as_the_wrapper():
+    options = {"model": BASE, "learner": "replay", "search": QUICK}
+    wrapped = ww.RobustWrapper(world(), "pd3", **options)
+    vector = ww.RobustVectorWrapper(gym.vector.SyncVectorEnv([world]), "pd3", **options)
+    env = world()
+    mine = ww.robustify(BASE, env, "pd3", live=True, learner="replay", search=QUICK)
+    x, _ = wrapped.reset(seed=0)
+    xs, _ = vector.reset(seed=0)
+    y, _ = env.reset(seed=0)
+    for _ in range(60):
+        x, _, _, _, info = wrapped.step(policy(x))
+        xs, _, _, _, infos = vector.step(policy(xs))
+        action, _ = mine.predict(y, deterministic=True)
+        y, *came = env.step(action)
+        mine.observe(came[0], y, *came[1:3])
+        executed = info["windward"]["action"]
+        np.testing.assert_array_equal(infos["windward"]["action"][0], executed)
+        np.testing.assert_array_equal(action, executed)
+    assert wrapped.M.any()
+    assert not any(each.faults for each in (wrapped, vector, mine))
 
 
 REFUSED = [
-    ({"gradient": "advantage", "search": None, "model": None}, "advantage.*model="),
-    ({"gradient": "reinforce"}, "search="),
-    ({"gradient": "auto", "eta": 0.1}, "search="),
+    ({"learner": "advantage", "search": None, "model": None}, "advantage.*model="),
+    ({"learner": "mf-gpc"}, "search="),
+    ({"learner": "auto", "eta": 0.1}, "search="),
     ({"search": {"every": 10}}, "search"),
-    ({"model": None}, "counterfactual.*model="),
-    ({"signal": "pd2"}, "counterfactual.*pd3"),
+    ({"model": None}, "replay.*model="),
+    ({"signal": "pd2"}, "replay.*pd3"),
 ]
 
 
@@ -292,10 +313,10 @@ def test_settings_that_do_not_go_together(settings, match):
 
 
 def test_auto():
-    assert made(gradient="auto").gradient == "counterfactual"
+    assert made(learner="auto").learner == "replay"
     for given in ({"model": None}, {"eta": 1e-3}, {"sigma": 0.1}, {"M0": np.zeros((5, 1, 2))}):
-        env = made(gradient="auto", **{"search": None, **given})
-        assert (env.gradient, env.decisions) == ("reinforce", [])
+        env = made(learner="auto", **{"search": None, **given})
+        assert (env.learner, env.decisions) == ("mf-gpc", [])
 
 
 def test_what_replays_found_is_what_acts():
@@ -575,5 +596,5 @@ def test_before_M_begins_more_judges_are_asked(monkeypatch, lucky):
     "options", [{"eta": 0.1}, {"lam": 0.5}, {"delay": 1, "fit_every": 2}, {"Sigma": np.eye(1)}]
 )
 def test_options_that_replays_do_not_look_at_are_refused(options):
-    with pytest.raises(ValueError, match=f"{', '.join(options)} mean nothing to gradient"):
+    with pytest.raises(ValueError, match=f"{', '.join(options)} mean nothing to learner"):
         made(**options)

@@ -31,7 +31,7 @@ def world(wind=WIND, length=500):
 
 
 def made(wind=WIND, length=500, **settings):
-    options = {"signal": "pd3", "logits": CART, "gradient": "counterfactual", "search": QUICK}
+    options = {"signal": "pd3", "logits": CART, "learner": "replay", "search": QUICK}
     return ww.RobustWrapper(world(wind, length), **{**options, **settings})
 
 
@@ -228,7 +228,7 @@ def test_nothing_but_replays_moves_M():
 
 
 def test_without_wind_it_is_not_there():
-    env = made(None, 60, gradient="auto")
+    env = made(None, 60, learner="auto")
     told, alone = ran(env, 130)[0], world(None, 60)
     agent, (x, _) = Agent(), alone.reset(seed=0)
     for each in told:
@@ -286,20 +286,20 @@ def test_frozen_neither_records_nor_learns_and_M_acts():
 
 def test_auto():
     for given in ({}, {"model": CART}, {"signal": "auto"}):
-        env = made(**{"gradient": "auto", "search": None, **given})
-        assert (env.gradient, env.signal, env._module.guard) == ("counterfactual", "pd3", None)
+        env = made(**{"learner": "auto", "search": None, **given})
+        assert (env.learner, env.signal, env._module.guard) == ("replay", "pd3", None)
     for given in ({"eta": 1e-3}, {"sigma": 0.1}, {"M0": np.zeros((5, 2, 4))}, {"preset": "paper"}):
-        env = made(**{"gradient": "auto", "search": None, **given})
-        assert (env.gradient, env.decisions) == ("reinforce", [])
+        env = made(**{"learner": "auto", "search": None, **given})
+        assert (env.learner, env.decisions) == ("mf-gpc", [])
 
 
 REFUSED = [
     ({"logits": None, "model": CART}, "logits="),
-    ({"signal": "pd2", "model": CART}, "counterfactual.*pd3"),
-    ({"signal": lambda x, u, reward, x_next: x}, "counterfactual.*simulator"),
-    ({"simulator": {"noisy": True}}, "counterfactual.*noisy=False"),
+    ({"signal": "pd2", "model": CART}, "replay.*pd3"),
+    ({"signal": lambda x, u, reward, x_next: x}, "replay.*simulator"),
+    ({"simulator": {"noisy": True}}, "replay.*noisy=False"),
     ({"eta": 0.1}, "eta mean nothing"),
-    ({"gradient": "reinforce"}, "search="),
+    ({"learner": "mf-gpc"}, "search="),
     ({"preset": "paper"}, "preset 'paper'"),
 ]
 
@@ -310,14 +310,12 @@ def test_refusals_name_what_is_missing(settings, match):
         made(**settings)
 
 
-def test_other_forms_have_no_replays():
+def test_forms_of_several_rows_have_no_replays():
     several = gym.vector.SyncVectorEnv([world] * 2)
-    with pytest.raises(ValueError, match=r"counterfactual.*one environment"):
-        ww.RobustVectorWrapper(several, "pd3", logits=CART, gradient="counterfactual")
-    with pytest.raises(ValueError, match=r"counterfactual.*RobustWrapper"):
-        ww.robustify(CART, world(), "pd3", live=True, gradient="counterfactual")
-    policy = ww.robustify(CART, world(), "pd3", live=True)
-    assert policy.gradient == "reinforce"
+    with pytest.raises(ValueError, match=r"replay.*one environment"):
+        ww.RobustVectorWrapper(several, "pd3", logits=CART, learner="replay")
+    assert ww.RobustVectorWrapper(several, "pd3", logits=CART).learner == "mf-gpc"
+    assert ww.robustify(CART, world(), "pd3", live=True).learner == "replay"
 
 
 BAD = {

@@ -255,7 +255,7 @@ def test_a_damaged_memory_changes_nothing() -> None:
     [
         ({"guard": "yes"}, "guard must be one of"),
         ({"preset": "papers"}, "preset must be one of"),
-        ({"preset": "paper", "gradient": "quadratic"}, "preset 'paper' is gradient 'reinforce'"),
+        ({"preset": "paper", "learner": "quadratic"}, "preset 'paper' is learner 'mf-gpc'"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, object], message: str) -> None:

@@ -58,7 +58,7 @@ def ran(env, steps, seed=0):
 
 def test_w_hat_is_the_disturbance(learned):
     env = made(learned)
-    assert (env.signal, env.gradient) == ("pd3", "counterfactual")
+    assert (env.signal, env.learner) == ("pd3", "replay")
     x, _ = env.reset(seed=0)
     w_hat = []
     for _ in range(100):
@@ -99,7 +99,7 @@ def test_when_nothing_pushes_any_more_M_goes(learned):
 def test_an_ill_fitted_one_is_told_and_not_replayed(ill):
     assert ill.fit.ill
     env = made(ill, search=None)
-    assert env.gradient == "counterfactual"
+    assert env.learner == "replay"
     missed = round(100 * ill.fit.missed)
     told = [f"no replays: the learned simulator misses {missed} % of the motion"]
     assert env.decisions == told
@@ -155,7 +155,7 @@ def test_discrete_actions():
     sim = ww.fit_simulator("CartPole-v1", base, **SMALL)
     env = ww.envs.Disturbed(gym.make("CartPole-v1"), "sine:amp=8,period=80", "force:cart")
     robust = ww.RobustWrapper(env, "pd3", logits=base, simulator=sim, search=QUICK)
-    assert robust.gradient == "counterfactual"
+    assert robust.learner == "replay"
     x, _ = robust.reset(seed=0)
     rng = np.random.default_rng(0)
     told = drive(

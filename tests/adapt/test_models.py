@@ -76,8 +76,25 @@ def test_by_id_and_discrete():
 
 
 def test_hidden_states_are_refused():
-    """Hopper's observation drops the position: PD3 from observations says so at once."""
-    with pytest.raises(ValueError, match=r"pd3.*live=True"):
-        ww.robustify(lambda x: np.zeros(3), gym.make("Hopper-v5"), "pd3")
-    model = ww.bases.load("Hopper-v5")
-    assert ww.robustify(model, gym.make("Hopper-v5"), "auto").signal == "pd2"
+    """An observation that is cut, or of tips and targets: PD3 from observations says so at once."""
+    hopper = gym.make("Hopper-v5")
+    shown = gym.spaces.Box(-np.inf, np.inf, (9,))
+    cut = gym.wrappers.TransformObservation(hopper, lambda x: x[:9], shown)
+    for env, d_u in ((cut, 3), (gym.make("Reacher-v5"), 2)):
+        with pytest.raises(ValueError, match=r"pd3.*live=True"):
+            ww.robustify(lambda x, d_u=d_u: np.zeros(d_u), env, "pd3")
+
+
+def test_a_position_on_which_no_motion_depends_may_be_hidden():
+    """Hopper's observation leaves out how far it is: ŵ is 0 there, and tells the push elsewhere."""
+    model, env = ww.bases.load("Hopper-v5"), gym.make("Hopper-v5")
+    policy = ww.robustify(model, env, "pd3", learner="mf-gpc", eta=0.0, sigma=0.0)
+    world = ww.envs.Disturbed(gym.make("Hopper-v5"), "bias:value=0.01", channel="qvel")
+    x, _ = world.reset(seed=0)
+    for _ in range(20):
+        action, _ = policy.predict(x, deterministic=True)
+        x, reward, terminated, truncated, _ = world.step(action)
+        w_hat = policy.observe(reward, x, terminated, truncated).w_hat[0]
+        np.testing.assert_allclose(w_hat[6:], 0.01, atol=1e-9)
+        np.testing.assert_allclose(w_hat[:6], 0.0, atol=1e-9)
+    assert not policy.faults

@@ -170,7 +170,7 @@ def play(env: gym.Env, episodes: int) -> list[dict[str, np.ndarray]]:
 def test_without_a_wind_nothing_is_explored(wind: object) -> None:
     env = pendulum(wind)
     bare = env.env
-    assert env.gradient == "reinforce"
+    assert env.learner == "mf-gpc"
     adapted, alone = play(env, 3), play(bare, 3)
     assert all(each["resting"] and not each["noise"].any() for each in adapted)
     for a, b in zip(adapted, alone, strict=True):
@@ -241,7 +241,7 @@ def test_a_file_goes_on(steps: int, tmp_path: Path) -> None:
 
 
 def test_a_file_of_one_who_does_not_wait_is_refused(tmp_path: Path) -> None:
-    same = {"gradient": "reinforce", "baseline": "none"}
+    same = {"learner": "mf-gpc", "baseline": "none"}
     env, other = pendulum(None, **same), pendulum(None, **same, sigma=0.2)
     other.reset(seed=0)
     other.save(tmp_path / "state.npz")
@@ -252,13 +252,13 @@ def test_a_file_of_one_who_does_not_wait_is_refused(tmp_path: Path) -> None:
 def test_auto_takes_the_best_that_can_be_had() -> None:
     def taken(**options: object) -> tuple[str, bool]:
         env = ww.RobustWrapper(gym.make("Pendulum-v1"), **options)  # type: ignore[arg-type]
-        return env.gradient, env._module.guard is None
+        return env.learner, env._module.guard is None
 
-    assert taken(signal="pd3", model=BASE) == ("counterfactual", True)
+    assert taken(signal="pd3", model=BASE, search=ww.adapt.Search()) == ("replay", True)
     assert taken(signal="pd2", model=BASE) == ("advantage", False)
-    assert taken(signal="pd3") == ("reinforce", False)
+    assert taken(signal="pd3") == ("mf-gpc", False)
     assert taken(signal="pd3", model=BASE, simulator={"noisy": True})[0] == "advantage"
-    assert taken(signal="pd2", model=BASE, eta=1e-4)[0] == "reinforce"
+    assert taken(signal="pd2", model=BASE, eta=1e-4)[0] == "mf-gpc"
     assert taken(signal="pd2", model=BASE, lam=0.5)[0] == "advantage"
     assert taken(signal="pd3", model=BASE, delay=1)[0] == "advantage"  # replays know no delay
     values = ww.fit_values("Pendulum-v1", BASE, steps=100, updates=1)
@@ -282,7 +282,7 @@ class Same:
 
 def test_pd1_keeps_its_own_values_where_auto_finds_others_in_the_model() -> None:
     env = ww.RobustWrapper(gym.make("Pendulum-v1"), ww.PD1(Same(1.0)), model=Same(5.0))
-    assert env.gradient == "advantage"
+    assert env.learner == "advantage"
     x, no = np.zeros((1, 3)), np.zeros(1, bool)
     step = Happened(x, np.zeros((1, 1)), np.zeros(1), x, no, no)
     assert {each.item() for each in env._module.source.after(step).values()} == {-1.0}
@@ -295,7 +295,7 @@ def test_auto_leaves_what_was_given() -> None:
         env = ww.RobustWrapper(gym.make("Pendulum-v1"), "pd2", model=BASE, **options)  # type: ignore[arg-type]
         return env._module.engine.algorithm.observe
 
-    asked = {"gradient": "advantage", "baseline": "regression"}
+    asked = {"learner": "advantage", "baseline": "regression"}
     assert learning(lam=0.1) is learning(**asked, lam=0.1)
     assert learning() is learning(**asked, lam=0.9)
 
@@ -305,7 +305,7 @@ def test_auto_leaves_what_was_given() -> None:
     ("wind", "stays"), [(ww.envs.Uniform(0.1), False), (ww.envs.Sinusoid(0.25, 63), True)]
 )
 def test_replays_that_found_something_in_noise_step_back(wind: object, stays: bool) -> None:
-    env = pendulum(wind, model=BASE)
+    env = pendulum(wind, model=BASE, learner="replay")
     teacher = env._module.teacher
     play(env, 1)
     teacher.M = np.full(teacher.M.shape, 1e-3)

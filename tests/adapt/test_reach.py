@@ -40,9 +40,9 @@ def play(env: ww.RobustWrapper, act: Gentle, steps: int, seed: int | None = 0) -
     return np.array(noise)
 
 
-@pytest.mark.parametrize("gradient", ["reinforce", "quadratic", "response", "residual"])
-def test_noise_is_a_share_of_what_the_base_policy_does(gradient: str) -> None:
-    options = {"gradient": gradient} | ({"baseline": "mean"} if gradient == "reinforce" else {})
+@pytest.mark.parametrize("learner", ["mf-gpc", "quadratic", "response", "residual"])
+def test_noise_is_a_share_of_what_the_base_policy_does(learner: str) -> None:
+    options = {"learner": learner} | ({"baseline": "mean"} if learner == "mf-gpc" else {})
     little, usual = wrapped(**options), wrapped(**options)
     small, large = play(little, Gentle(0.05), 200), play(usual, Gentle(1.0), 200)
     assert little._module.guard.reach == pytest.approx(0.05 * REACH)
@@ -58,17 +58,17 @@ def test_steps_go_with_the_noise() -> None:
     moved = {}
     for share in (1.0, 0.1):
         for options in (
-            {"gradient": "reinforce"},
-            {"gradient": "residual"},
-            {"gradient": "quadratic"},
+            {"learner": "mf-gpc"},
+            {"learner": "residual"},
+            {"learner": "quadratic"},
         ):
             env = wrapped(**options)
             env._module.guard.trust()
             env._module.engine.scale(share)
             play(env, Gentle(0.0), 199)
-            moved[options["gradient"], share] = np.abs(env.M).max()
-    for gradient in ("reinforce", "residual", "quadratic"):
-        assert 0.03 < moved[gradient, 0.1] / moved[gradient, 1.0] < 0.4
+            moved[options["learner"], share] = np.abs(env.M).max()
+    for learner in ("mf-gpc", "residual", "quadratic"):
+        assert 0.03 < moved[learner, 0.1] / moved[learner, 1.0] < 0.4
 
 
 def test_what_is_stepped_back_from_begins_with_the_same_noise() -> None:

@@ -39,7 +39,7 @@ def recorded(name, row, steps, channel="qvel", disturbance=None):
     base = ww.bases.load(name)
     wind = WORLDS[name][0] if disturbance is None else disturbance
     inner = ww.envs.Disturbed(gym.make(name), wind, channel=channel)
-    env = ww.RobustWrapper(inner, "pd3", model=base, gradient="counterfactual", search=NEVER)
+    env = ww.RobustWrapper(inner, "pd3", model=base, learner="replay", search=NEVER)
     x, _ = env.reset(seed=3)
     if row is not None:
         env._module.engine.M = np.tile(row, (5, 1, 1))
@@ -375,13 +375,13 @@ def still(x, u):
 
 
 def test_a_simulator_that_knows_no_observations():
-    """A user's own function cannot be replayed: "auto" leaves it, and asking for it is refused."""
+    """What is wider than observations cannot be replayed: "auto" leaves it, asking is refused."""
     plant = Plant(wind(200))
-    own = {"step": still, "state": lambda env: env.x}
-    with pytest.raises(ValueError, match="counterfactual"):
-        ww.RobustWrapper(plant, "pd3", gradient="counterfactual", model=plant.base, simulator=own)
+    own = {"step": still, "state": lambda env: np.append(env.x, 0.0)}
+    with pytest.raises(ValueError, match="replay"):
+        ww.RobustWrapper(plant, "pd3", learner="replay", model=plant.base, simulator=own)
     env = ww.RobustWrapper(plant, "pd3", model=plant.base, simulator=own)
-    assert env.gradient == "reinforce"
+    assert env.learner == "mf-gpc"
 
 
 def test_winds_of_several_moments_are_those_of_each():

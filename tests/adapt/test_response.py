@@ -1,4 +1,4 @@
-"""`gradient="response"` on environments: the states that it sees, faults, files, refusals."""
+"""`learner="response"` on environments: the states that it sees, faults, files, refusals."""
 
 import warnings
 
@@ -13,7 +13,7 @@ from windward.adapt.sources import Happened, Own
 
 from .worlds import A, B, K, Plant, assert_same, drive, true_w, wind
 
-SETTINGS = {"gradient": "response", "h": 2, "seed": 3, "sigma": 0.1}
+SETTINGS = {"learner": "response", "h": 2, "seed": 3, "sigma": 0.1}
 
 
 def models(env):
@@ -149,20 +149,20 @@ def test_the_size_of_states_is_not_asked_for():
 
 def test_what_is_too_large_is_refused_by_name():
     with pytest.raises(ValueError, match=r"65 numbers are too many.*64.*ObservationWrapper"):
-        ww.RobustWrapper(Wide((5, 13)), own, gradient="response")
-    assert ww.RobustWrapper(Wide((8, 8)), own, gradient="response").gradient == "response"
+        ww.RobustWrapper(Wide((5, 13)), own, learner="response")
+    assert ww.RobustWrapper(Wide((8, 8)), own, learner="response").learner == "response"
 
 
 def test_discrete_actions_are_refused():
     model = ww.bases.load("CartPole-v1")
     with pytest.raises(ValueError, match="'response' is for continuous actions"):
-        ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=model, gradient="response")
+        ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=model, learner="response")
 
 
 def test_with_a_simulator_observations_stand_for_states():
     """Pendulum has two numbers of state, which PD3 is in, and shows three."""
     model = ww.bases.load("Pendulum-v1")
-    env = ww.RobustWrapper(gym.make("Pendulum-v1"), "pd3", model=model, gradient="response")
+    env = ww.RobustWrapper(gym.make("Pendulum-v1"), "pd3", model=model, learner="response")
     x, _ = env.reset(seed=0)
     for _ in range(3):
         x, *_ = env.step(model.predict(x)[0])
@@ -182,7 +182,7 @@ def waiting(env, steps=3):
 
 def test_large_regressions_learn_at_every_few_steps():
     """In wrappers, unless somebody says otherwise."""
-    hopper = {"signal": "pd3", "gradient": "quadratic", "guard": False}
+    hopper = {"signal": "pd3", "learner": "quadratic", "guard": False}
     assert waiting(ww.RobustWrapper(gym.make("Hopper-v5"), **hopper)) == ((9, 441), 3)
     env = ww.RobustWrapper(gym.make("Hopper-v5"), **hopper, fit_every=2)
     assert waiting(env) == ((2, 441), 1)

@@ -35,6 +35,10 @@ TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 def scanned(signal, d_w=2, seed=SEED, settings=SETTINGS):
     """The pure run."""
     gamma = {"gamma": GAMMA} if signal in ("pd1", "pd2") else {}
+    settings = dict(settings)
+    learner = settings.pop("learner", "mf-gpc")
+    if learner != "mf-gpc":
+        settings["gradient"] = learner
     algorithm = ww.mf_gpc(1, d_w, signal=signal, **{**gamma, **settings})
     return ww.linear.simulate(
         SYSTEM, algorithm, wind(T), K=K, Q=Q, R=R, x0=X0, seed=seed, M_every=1
@@ -121,10 +125,10 @@ def test_pd1_from_closed_form_values():
 @pytest.mark.parametrize("values", [ww.PD2(VectorValues()), true_w], ids=["pd2", "own"])
 def test_advantages_from_closed_form_values(values):
     """V of costs at both ends of a step, beside any signal."""
-    settings = {**SETTINGS, "gradient": "advantage", "eta": 0.05}
+    settings = {**SETTINGS, "learner": "advantage", "eta": 0.05}
     plant = Plant(wind(T))
     env = ww.RobustWrapper(plant, values, model=ScalarValues(), seed=SEED, **settings)
-    assert env.gradient == "advantage"
+    assert env.learner == "advantage"
     told = run_wrapped(plant, env)
     signal = "pd2" if isinstance(values, ww.PD2) else "w"
     assert_equal_runs(plant, told, env.M, scanned(signal, settings={**settings, "gamma": GAMMA}))
@@ -133,10 +137,10 @@ def test_advantages_from_closed_form_values(values):
 @pytest.mark.parametrize(
     "learning",
     [
-        {"gradient": "response", "eta": 0.2},
-        {"gradient": "response", "eta": 0.2, "fit_every": 4, "every_steps": 1},
-        {"gradient": "quadratic", "eta": 0.2},
-        {"gradient": "reinforce", "baseline": "regression", "eta": 0.1},
+        {"learner": "response", "eta": 0.2},
+        {"learner": "response", "eta": 0.2, "fit_every": 4, "every_steps": 1},
+        {"learner": "quadratic", "eta": 0.2},
+        {"learner": "mf-gpc", "baseline": "regression", "eta": 0.1},
     ],
     ids=["response", "response, every 4th", "quadratic", "regression"],
 )
@@ -144,7 +148,7 @@ def test_fitted_models(learning):
     """What they are fitted to, observations among it, is what the scan has."""
     settings = {**SETTINGS, **learning}
     plant, env = wrapped(true_w, settings)
-    assert env.gradient == learning["gradient"]
+    assert env.learner == learning["learner"]
     told = run_wrapped(plant, env)
     assert_equal_runs(plant, told, env.M, scanned("w", settings=settings))
 
@@ -153,7 +157,7 @@ def test_values_of_another_discount_are_refused():
     values = ScalarValues()
     values.gamma = GAMMA / 2
     with pytest.raises(ValueError, match=f"discount of {GAMMA}, and those of the advantages"):
-        ww.RobustWrapper(Plant(wind(T)), ww.PD2(VectorValues()), model=values, gradient="advantage")
+        ww.RobustWrapper(Plant(wind(T)), ww.PD2(VectorValues()), model=values, learner="advantage")
 
 
 def test_policy_in_a_loop_of_ones_own():

@@ -15,6 +15,8 @@ KEYS = {
     "pd3_over_env_step",
     "regression_over_env_step",
     "vector16_over_one",
+    "matching_over_env_step",
+    "auto_idle_over_env_step",
 }
 
 

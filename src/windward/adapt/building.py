@@ -1,5 +1,6 @@
 """From options to parts: which algorithm and way to act make a module."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -10,21 +11,25 @@ from windward import checks
 from windward.adapt.actuation import Actuation, Continuous, Softmax, refuse
 from windward.adapt.beside import Observing, Valued
 from windward.adapt.counterfactual import Counterfactual
+from windward.adapt.diagnosing import AUTO, LEARNERS, SETTINGS, make_runtime, why_no_diagnosis
 from windward.adapt.engine import Engine
 from windward.adapt.finding import given_model
 from windward.adapt.guard import Guard
 from windward.adapt.module import Module
 from windward.adapt.replayed import Boxed, Drawn, Replayed
+from windward.adapt.runtime import Runtime
 from windward.adapt.search import Search
 from windward.adapt.sources import PD3, ObservedPD3, Source
 from windward.bases.policies import logits_of, predictor
 from windward.bases.sb3 import critic_of, library_of
 from windward.core.algorithm import Algorithm
+from windward.core.choices import GRADIENTS
 from windward.core.recipes import dmf_gpc, mf_gpc
 from windward.simulators import Simulator
 from windward.simulators.learned import LearnedSimulator, percent
 
-COUNTERFACTUAL = "counterfactual"
+COUNTERFACTUAL, REPLAY = "counterfactual", "replay"
+"""replays: in the core, and what users call them"""
 PAPERS = (
     "eta", "sigma", "M0", "baseline", "weight_decay", "projection", "every_episodes", "every_steps",
 )  # fmt: skip
@@ -39,10 +44,15 @@ AT_ONCE = ("eta", "sigma", "sigma_end", "M0", "every_episodes")
 OF_VALUES = ("pd1", "pd2")
 """signals that are made of values: where these err ŵ is not 0 without any wind"""
 PAPER = "paper"
+NAMES = {"mf-gpc": "reinforce", REPLAY: COUNTERFACTUAL}
+"""learners whose gradient has another name in the core"""
+OLD = {core: own for own, core in NAMES.items()}
+KNOWN = (AUTO, *LEARNERS, *(OLD.get(each, each) for each in (COUNTERFACTUAL, *GRADIENTS)))
+"""learners by name"""
 EVERY_STEPS = 64
 """M moves with every so-many-th step if nothing is said (deviation 21): no call is due between"""
 MOST_STATES = 64
-"""numbers of an observation that `gradient="response"` takes at most: a step costs their square"""
+"""numbers of an observation that `learner="response"` takes at most: a step costs their square"""
 MARGIN = 1.0
 """how much better M must be in a learned simulator, in shares of the motion that it misses"""
 
@@ -57,10 +67,11 @@ def make_module(
     options: dict[str, Any],
     timely: Any = None,
     model: Any = None,
-) -> Module:
-    """The module of a wrapper; `options` are those of `mf_gpc`, or of `dmf_gpc` for logits.
+) -> Module | Runtime:
+    """What acts and learns in a wrapper; `options` as of `mf_gpc`, or of `dmf_gpc` for logits.
 
-    Options that are None are left to the recipe. `gradient="auto"` is what `_best` says.
+    Options that are None are left to the recipe. `learner="auto"` works in a diagnosed world where
+    that can be had; else it is what `_best` says.
     `guard=False` trusts what is learned; `preset="paper"` is the paper's update as printed, without
     a guard.
     """
@@ -68,13 +79,27 @@ def make_module(
         raise ValueError(f"seed must be below 2**32; got {seed}")
     actuation = make_actuation(*spaces, logits)
     options = {name: each for name, each in options.items() if each is not None}
+    learner = options.pop("learner", AUTO)
+    if not isinstance(learner, str):
+        raise ValueError(f"learner must be a name; got {learner!r}")
+    checks.choice("learner", learner, KNOWN)
+    own = {name: each for name, each in options.items() if name not in ("h", "guard")}
+    others = set(own) - set(SETTINGS) or isinstance(own.get("search"), Search)
+    if learner in LEARNERS or (learner == AUTO and not others):
+        why_not = why_no_diagnosis(source, spaces[1], model)
+        if not why_not:
+            assert isinstance(spaces[1], gym.spaces.Box)
+            return make_runtime(source, spaces[1], model, rows, seed, learner, own)
+        if learner in LEARNERS:
+            raise ValueError(f"learner {learner!r} cannot be had: {why_not}")
+    options["gradient"] = NAMES.get(learner, learner)
     gradient, search = options.pop("gradient", "auto"), options.pop("search", None)
     guarded, preset = options.pop("guard", True), options.pop("preset", None)
     checks.choice("guard", guarded, (True, False))
     checks.choice("preset", preset, (None, PAPER))
     if preset is not None:
         if gradient not in ("auto", "reinforce"):
-            raise ValueError(f"preset {PAPER!r} is gradient 'reinforce'; got {gradient!r}")
+            raise ValueError(f"preset {PAPER!r} is learner 'mf-gpc'; got {learner!r}")
         gradient, guarded = "reinforce", False
         if actuation.discrete:
             options["preset"] = PAPER
@@ -86,10 +111,10 @@ def make_module(
     teacher = None
     if gradient == COUNTERFACTUAL:
         if why_not:
-            raise ValueError(f"gradient {COUNTERFACTUAL!r} cannot be had: {why_not}")
+            raise ValueError(f"learner {REPLAY!r} cannot be had: {why_not}")
         idle = sorted(set(IDLE) & set(options))
         if idle:
-            raise ValueError(f"{', '.join(idle)} mean nothing to gradient {COUNTERFACTUAL!r}")
+            raise ValueError(f"{', '.join(idle)} mean nothing to learner {REPLAY!r}")
         # Replays need no exploration, and M is theirs: nothing else may move it.
         options |= {"eta": 0.0, "projection": None}
         if not actuation.discrete:  # else the agent itself draws
@@ -97,7 +122,7 @@ def make_module(
         policy = _replayed(actuation, model, spaces[1])
         teacher = _teacher(source, policy, options, seed, search, guarded)
     elif search is not None:
-        raise ValueError(f"search= is for gradient={COUNTERFACTUAL!r}; got gradient={gradient!r}")
+        raise ValueError(f"search= is for learner={REPLAY!r}; got learner={learner!r}")
     elif gradient != "reinforce":
         options["gradient"] = gradient
         if gradient == "advantage":
@@ -126,6 +151,17 @@ def make_module(
     return Module(
         engine, source, actuation, timely, gradient, teacher, guard, options.get("baseline")
     )
+
+
+def named(learner: str, gradient: str | None) -> str:
+    """The learner that is meant; `gradient` is its old name, for one release."""
+    if gradient is None:
+        return learner
+    now = OLD.get(gradient, gradient)
+    if learner != AUTO:
+        raise ValueError(f"gradient= is the old name of learner=: drop gradient={gradient!r}")
+    warnings.warn(f"gradient={gradient!r} is now learner={now!r}", FutureWarning, stacklevel=3)
+    return now
 
 
 def _best(
@@ -157,21 +193,21 @@ def _best(
 def _with_values(source: Source, actuation: Actuation, model: Any) -> Source:
     """The source with the base policy's values beside it; refuses where there are none."""
     if actuation.discrete:
-        raise ValueError("gradient 'advantage' is for continuous actions; use 'reinforce'")
+        raise ValueError("learner 'advantage' is for continuous actions; use 'mf-gpc'")
     try:
         return Valued(source, given_model(model))
     except ValueError as error:
-        raise ValueError(f"gradient 'advantage' cannot be had: {error}") from error
+        raise ValueError(f"learner 'advantage' cannot be had: {error}") from error
 
 
 def _with_states(source: Source, actuation: Actuation, space: gym.Space) -> tuple[Source, int]:
     """The source with observations beside it, and how many numbers they have."""
     if actuation.discrete:
-        raise ValueError("gradient 'response' is for continuous actions; use 'reinforce'")
+        raise ValueError("learner 'response' is for continuous actions; use 'mf-gpc'")
     size = int(np.prod(space.shape or ()))
     if size > MOST_STATES:
         raise ValueError(
-            f"gradient 'response' fits a model of what is observed, and {size} numbers are too "
+            f"learner 'response' fits a model of what is observed, and {size} numbers are too "
             f"many for it ({MOST_STATES} at most): use 'quadratic', or show less by a "
             "gymnasium.ObservationWrapper inside"
         )

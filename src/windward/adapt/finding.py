@@ -106,7 +106,7 @@ def _pd3(
 def _refuse_hidden(simulator: simulators.Simulator, env: gym.Env) -> None:
     """Refuses now, not at the first step, observations that do not tell the state."""
     try:
-        simulator.state_of(np.zeros(env.observation_space.shape or ()))
+        simulator.states_seen(np.zeros((1, *(env.observation_space.shape or ()))))
     except ValueError as error:
         raise ValueError(f"{error}; or say live=True if this is the environment you step") from (
             error

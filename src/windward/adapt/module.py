@@ -144,6 +144,11 @@ class Module:
         if self.resting:  # what was seen while frozen must not reach the next episode
             self._end(self.mid_episode)
 
+    @property
+    def sees_reward(self) -> bool:
+        """Whether ŵ needs the reward."""
+        return self.source.sees_reward
+
     def begin(self, x: np.ndarray, rows: np.ndarray | None = None) -> None:
         """Episodes begin in rows (all if None), wherever the last ones were."""
         rows = self._all if rows is None else rows

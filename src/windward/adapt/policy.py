@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.building import make_module
+from windward.adapt.building import make_module, named
 from windward.adapt.deadline import Deadline
 from windward.adapt.finding import find_source
 from windward.adapt.reports import Report
@@ -39,7 +39,8 @@ class RobustPolicy(Shell):
         live: bool = False,
         deadline: float | None = None,
         h: int = 5,
-        gradient: str = "auto",
+        learner: str = "auto",
+        gradient: str | None = None,
         sigma: float | None = None,
         eta: float | None = None,
         seed: int = 0,
@@ -73,8 +74,8 @@ class RobustPolicy(Shell):
         )  # fmt: skip
         self._module = make_module(
             spaces, source, logits, rows, True, seed,
-            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, **options},
-            None if deadline is None else Deadline(deadline),
+            {"h": h, "learner": named(learner, gradient), "sigma": sigma, "eta": eta, **options},
+            None if deadline is None else Deadline(deadline), model,
         )  # fmt: skip
         self._waiting = False
         self.last: Report | None = None
@@ -133,7 +134,7 @@ class RobustPolicy(Shell):
     def _pass_by(self, x: np.ndarray, begun: np.ndarray) -> None:
         """A step whose outcome nobody told: what can be seen of it enters the windows."""
         module = self._module
-        blind = np.ones_like(begun) if module.source.sees_reward else begun
+        blind = np.ones_like(begun) if module.sees_reward else begun
         self.last = module.observe(None, x, phantom=blind if blind.any() else None)
         self._waiting = False
 

@@ -6,8 +6,10 @@ from typing import Any
 import numpy as np
 
 from windward import files
+from windward.adapt import resume
 from windward.adapt.faults import FAULTS
 from windward.adapt.module import Module
+from windward.adapt.runtime import Runtime
 from windward.types import State
 
 KIND = "windward.adaptation"
@@ -15,8 +17,10 @@ TEACHER = "teacher/"
 FLAGS = ("fallback", "mid_episode", "ended")
 
 
-def snapshot(module: Module) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def snapshot(module: Module | Runtime) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Arrays and a header from which an equal module goes on exactly."""
+    if isinstance(module, Runtime):
+        return resume.snapshot(module)
     engine = module.engine
     engine.settle()
     arrays = files.flatten("state", engine.state)
@@ -60,9 +64,14 @@ def _identity(module: Module) -> dict[str, Any]:
 
 
 def restore(
-    module: Module, arrays: dict[str, np.ndarray], header: dict[str, Any], name: str
+    module: Module | Runtime, arrays: dict[str, np.ndarray], header: dict[str, Any], name: str
 ) -> None:
     """Takes over a snapshot; anything that does not fit is an error before a thing is changed."""
+    if (header["kind"] == resume.KIND) != isinstance(module, Runtime):
+        raise ValueError(f"{name} is of another learner: make the wrapper with the same learner=")
+    if isinstance(module, Runtime):
+        resume.restore(module, arrays, header, name)
+        return
     for field, here in _identity(module).items():
         if header[field] != here:
             raise ValueError(
@@ -141,11 +150,11 @@ def _flags(module: Module, arrays: dict[str, np.ndarray], name: str) -> list[np.
     return [arrays[field] for field in FLAGS]
 
 
-def save(module: Module, path: str | Path) -> None:
+def save(module: Module | Runtime, path: str | Path) -> None:
     """Writes the state, whole or not at all."""
     files.write(path, *snapshot(module))
 
 
-def load(module: Module, path: str | Path) -> None:
+def load(module: Module | Runtime, path: str | Path) -> None:
     """Reads a state that `save` wrote, or changes nothing."""
-    restore(module, *files.read(path, KIND), f"{str(path)!r}")
+    restore(module, *files.read(path, KIND, resume.KIND), f"{str(path)!r}")

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward.adapt.actuation import action_array
-from windward.adapt.building import make_module
+from windward.adapt.building import make_module, named
 from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 from windward.adapt.sources import Source
@@ -64,7 +64,8 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         logits: Any = None,
         simulator: Any = None,
         h: int = 5,
-        gradient: str = "auto",
+        learner: str = "auto",
+        gradient: str | None = None,
         sigma: float | None = None,
         eta: float | None = None,
         seed: int = 0,
@@ -83,7 +84,8 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         _refuse_scaled(venv, source, logits)
         self._module = make_module(
             spaces, source, logits, self.num_envs, shared, seed,
-            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, **options},
+            {"h": h, "learner": named(learner, gradient), "sigma": sigma, "eta": eta, **options},
+            model=model,
         )  # fmt: skip
         self._shape = (self.num_envs, *(venv.action_space.shape or ()))
 

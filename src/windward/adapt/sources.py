@@ -252,19 +252,33 @@ class PD3:
 class ObservedPD3(_Plain):
     """PD3 for somebody who has observations alone, not the environment: a robot, a server.
 
-    States are those that the observations tell, so the simulator must know the way back. For one
-    that was learned, states are observations.
+    States are those that the observations tell, so the simulator must know the way back; a position
+    on which no motion depends may be left out. For one that was learned, states are observations.
     """
 
     name, signal, gamma = "pd3", signals.SIGNALS["w"], 1.0
 
     def __init__(self, simulator: Simulator | LearnedSimulator) -> None:
         self.simulator, self.d_w = simulator, simulator.d_x
+        self._hidden: np.ndarray | None = None
 
     def after(self, step: Happened) -> Aux:
-        """ŵ itself."""
-        predicted = self.simulator.step(self.simulator.state_of(step.x), step.u)[0]
-        return {signals.W: self.simulator.gap(self.simulator.state_of(step.x_next), predicted)}
+        """ŵ itself; 0 in coordinates that no observation shows."""
+        x, known = self._states(step.x)
+        x_next, next_known = self._states(step.x_next)
+        if self._hidden is None:
+            # Such a coordinate is 0 whatever is seen.
+            self._hidden = (self._states(np.ones_like(step.x[:1], dtype=np.float64))[0] == 0)[0]
+        w_hat = self.simulator.gap(x_next, self.simulator.step(x, step.u)[0])
+        w_hat[:, self._hidden] = 0.0
+        w_hat[~(known & next_known)] = np.nan
+        return {signals.W: w_hat}
+
+    def _states(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(states, which are known)."""
+        if isinstance(self.simulator, LearnedSimulator):
+            return self.simulator.state_of(x), np.ones(len(x), dtype=bool)
+        return self.simulator.states_seen(np.asarray(x, dtype=np.float64))
 
     def memory(self) -> Any:
         """The generator of a simulator that redraws noise."""

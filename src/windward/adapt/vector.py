@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
 from windward.adapt.actuation import action_array
-from windward.adapt.building import make_module
+from windward.adapt.building import make_module, named
 from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 
@@ -33,7 +33,8 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         logits: Any = None,
         simulator: Any = None,
         h: int = 5,
-        gradient: str = "auto",
+        learner: str = "auto",
+        gradient: str | None = None,
         sigma: float | None = None,
         eta: float | None = None,
         seed: int = 0,
@@ -46,7 +47,8 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         source = find_source(signal, model, within_reach(env), spaces, simulator)
         self._module = make_module(
             spaces, source, logits, self.num_envs, shared, seed,
-            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, **options},
+            {"h": h, "learner": named(learner, gradient), "sigma": sigma, "eta": eta, **options},
+            model=model,
         )  # fmt: skip
         self._mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
 

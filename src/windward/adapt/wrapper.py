@@ -8,7 +8,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from windward.adapt import saving
 from windward.adapt.actuation import action_array
-from windward.adapt.building import make_module
+from windward.adapt.building import make_module, named
 from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 
@@ -33,25 +33,28 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
       simulator: for "pd3": options of `windward.simulator`, one noise-free step if None; or
         what `windward.fit_simulator` gives.
       h: memory. seed: of the noise, and of replays.
-      gradient: how M is learned. "reinforce" is the paper's; "residual", "quadratic", "response"
-        and, with V of the model, "advantage" are those of `mf_gpc`. States of "response" are what
-        is observed, 64 numbers at most, also where ŵ has other coordinates. "counterfactual"
-        replays the recorded ŵ in the simulator under other M, without exploration, and needs "pd3"
-        and the model, or the logits for discrete actions. "auto" is that where it can be had, else
-        "advantage" with V of the model, else "reinforce", both with baseline="regression"; with
-        eta, sigma, M0 or another option of the paper's update, and for discrete actions without
-        replays, that. `.gradient` and `.baseline` say which.
+      learner: who proposes corrections. "matching" and "search" work in the world as it was
+        diagnosed, and need a simulator of the nominal world and the model. The others keep an M:
+        "mf-gpc" is the paper's; "residual", "quadratic", "response" and, with V of the model,
+        "advantage" are gradients of `mf_gpc`. States of "response" are what is observed, 64 numbers
+        at most, also where ŵ has other coordinates. "replay" plays the recorded ŵ in the simulator
+        again under other M, without exploration, and needs "pd3" and the model, or the logits for
+        discrete actions. "auto" is matching and search where they can be had, else "replay", else
+        "advantage", else "mf-gpc", both with baseline="regression"; with eta, sigma, M0 or another
+        option of the paper's update, and for discrete actions without replays, "mf-gpc". `.learner`
+        and `.baseline` say which.
+      gradient: the old name of `learner`, for one release.
       sigma: standard deviation of the noise, in actions scaled to [-1, 1]; if left out it is also
         scaled to what the base policy does while the guard waits. eta: learning rate.
       guard: whether adaptation is judged by returns, and steps back where it does harm: some
-        episodes are left to the base policy for that. With "counterfactual" replays judge M in any
+        episodes are left to the base policy for that. With "replay" replays judge M in any
         case, and returns once the simulator was found to be wrong. Without replays nothing begins
         before ŵ can be told from its past, but with PD1, or if eta, sigma, sigma_end, M0 or
         every_episodes is given, or M is set.
       options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes, projection,
-        M0 ...; for continuous actions every_steps, for "reinforce" 64 if nothing is said: M moves
+        M0 ...; for continuous actions every_steps, for "mf-gpc" 64 if nothing is said: M moves
         with every 64th step, and gradients are summed until then; and fit_every, "auto" here. For
-        "counterfactual" also search=Search(...). preset="paper" is the paper's update as printed,
+        "replay" also search=Search(...). preset="paper" is the paper's update as printed,
         without a guard.
 
     Bad input never reaches the actuator: see `faults`.
@@ -71,7 +74,8 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         logits: Any = None,
         simulator: Any = None,
         h: int = 5,
-        gradient: str = "auto",
+        learner: str = "auto",
+        gradient: str | None = None,
         sigma: float | None = None,
         eta: float | None = None,
         guard: bool = True,
@@ -84,9 +88,10 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
             )
         if not isinstance(env, gym.Env):
             raise ValueError(f"env must be an environment; got {env!r}: use gym.make for an id")
+        learner = named(learner, gradient)
         given = {
             "signal": signal, "model": model, "logits": logits, "simulator": simulator, "h": h,
-            "gradient": gradient, "sigma": sigma, "eta": eta, "guard": guard, "seed": seed,
+            "learner": learner, "sigma": sigma, "eta": eta, "guard": guard, "seed": seed,
             **options,
         }  # fmt: skip
         RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **given)
@@ -95,7 +100,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         source = find_source(signal, model, [env], spaces, simulator)
         self._module = make_module(
             spaces, source, logits, 1, True, seed,
-            {"h": h, "gradient": gradient, "sigma": sigma, "eta": eta, "guard": guard, **options},
+            {"h": h, "learner": learner, "sigma": sigma, "eta": eta, "guard": guard, **options},
             model=logits if model is None else model,
         )  # fmt: skip
         self._shape = env.action_space.shape

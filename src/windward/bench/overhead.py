@@ -12,6 +12,7 @@ import numpy as np
 
 from windward.adapt import PD2, RobustVectorWrapper, RobustWrapper
 from windward.bases import load
+from windward.envs import Changed
 from windward.studies.runs.results import versions
 
 ENV = "Hopper-v5"
@@ -68,15 +69,19 @@ class _Given:
         return self._q
 
 
-PAPERS: dict[str, Any] = {"gradient": "reinforce", "guard": False}
+PAPERS: dict[str, Any] = {"learner": "mf-gpc", "guard": False}
 """the paper's update; a guard would leave steps to the base policy, which count as quick ones"""
+
+
+HEAVIER = 1.1
+"""factor of the masses where matching acts"""
 
 
 class _One:
     """Steps of one environment under the policy that comes with the package."""
 
-    def __init__(self, **options: Any) -> None:
-        self._timed = _Timed(gym.make(ENV))
+    def __init__(self, env: gym.Env | None = None, **options: Any) -> None:
+        self._timed = _Timed(env or gym.make(ENV))
         self._env = RobustWrapper(self._timed, **options)
         self._policy = load(ENV)
         self._x = self._env.reset(seed=0)[0]
@@ -138,12 +143,15 @@ PERCENTILES = {"median_us": 50, "p99_us": 99}
 def run(settings: BenchOverhead) -> dict[str, Any]:
     """All ratios, measured in turns; each the median of the repeats, with their range."""
     d_w = int(np.prod(gym.make(ENV).observation_space.shape or ()))
+    heavier = Changed(gym.make(ENV), {"mass": HEAVIER})
     contenders: dict[str, Callable[[], tuple[float, float]]] = {
         "pd2_given": _One(signal=PD2(_Given(d_w)), **PAPERS).step,
         "pd2_networks": _One(signal="pd2", model=load(ENV), **PAPERS).step,
         "pd3": _One(signal="pd3", **PAPERS).step,
         "regression": _One(signal=PD2(_Given(d_w)), guard=False).step,
         "vector16": _Many(ROWS, signal=PD2(_Given(d_w, ROWS))).step,
+        "matching": _One(heavier, model=load(ENV), learner="matching").step,
+        "auto_idle": _One(model=load(ENV)).step,
     }
     added: dict[str, list[float]] = {name: [] for name in contenders}
     ratios: dict[str, list[float]] = {name: [] for name in contenders}
@@ -165,6 +173,8 @@ def run(settings: BenchOverhead) -> dict[str, Any]:
         "pd3_over_env_step": ratios["pd3"],
         "regression_over_env_step": ratios["regression"],
         "vector16_over_one": vector_over_one,
+        "matching_over_env_step": ratios["matching"],
+        "auto_idle_over_env_step": ratios["auto_idle"],
     }
     return {
         **{name: statistics.median(each) for name, each in found.items()},
@@ -175,7 +185,8 @@ def run(settings: BenchOverhead) -> dict[str, Any]:
         "with PD2's values given, with those of the shipped networks, with PD3 and one noise-free "
         "prediction, all by the paper's update; with values given and what 'auto' takes without a "
         "model, a regression of the cost; and 16 vector environments with values given over one; "
-        "latency is of single steps",
+        f"matching acts on a robot whose masses are x{HEAVIER:g}; 'auto' with nothing changed; "
+        "latency is of single steps, which a diagnosis among them makes long",
         "cores": os.cpu_count(),
         "settings": {"steps": settings.steps, "repeats": settings.repeats},
         "versions": versions(),

@@ -289,19 +289,19 @@ def test_a_mistyped_argument_holds_no_folder(tmp_path: Path, console: Console) -
         evaluation_report.run(replace(settings, channel="qvel", h=3), console)
 
 
-def test_how_M_was_learned_and_what_was_decided_are_told(tmp_path: Path) -> None:
+def test_the_learner_and_what_was_decided_are_told(tmp_path: Path) -> None:
     wind = "bias:value=0.2"
     settings = Evaluate(
         "shipped", "Pendulum-v1", wind, "qvel", "pd3", seeds=1, episodes=1, max_steps=90,
-        gradient="quadratic", out=tmp_path,
+        learner="quadratic", out=tmp_path,
     )  # fmt: skip
     console = Console(record=True, width=300, file=io.StringIO())
     summary = evaluation_report.run(settings, console)
-    assert summary["gradient"] == "quadratic"
+    assert summary["learner"] == "quadratic"
     (said,) = summary["decisions"]
     assert any("began to adapt" in each for each in said)
     page, terminal = (tmp_path / "report.html").read_text(), console.export_text()
-    assert "M by quadratic" in terminal
+    assert "learner quadratic" in terminal
     for each in said[:3]:
         assert each in page
         assert each in terminal
@@ -368,7 +368,7 @@ def test_the_command_makes_the_settings_again() -> None:
 OTHERS: dict[str, Any] = {
     "model": "out/a b/model.zip", "env": "CartPole-v1", "disturbance": "bias:value=1 + uniform:",
     "channel": "action", "signal": "pd1", "seeds": 3, "episodes": 4, "first_seed": 9,
-    "gradient": "advantage", "h": 3, "sigma": 0.2, "eta": 0.01, "every_episodes": 2,
+    "learner": "advantage", "h": 3, "sigma": 0.2, "eta": 0.01, "every_episodes": 2,
     "weight_decay": 0.1, "freeze_after": 1, "max_steps": 11, "algo": "PPO",
     "vec_normalize": Path("of/it.pkl"), "logits": "module:function", "greedy": True,
 }  # fmt: skip

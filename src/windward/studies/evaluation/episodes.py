@@ -91,7 +91,9 @@ def play_adapted(
 
 
 def flat_M(env: RobustWrapper) -> np.ndarray:
-    """All parameters of M in a row."""
+    """All parameters of M in a row; none for learners that have no M."""
+    if not env.has_M:
+        return np.zeros(0)
     leaves = jax.tree.leaves(env.M)
     return np.concatenate([np.ravel(np.asarray(leaf)) for leaf in leaves])
 

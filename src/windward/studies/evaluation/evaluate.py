@@ -80,9 +80,9 @@ class Evaluate:
     """episodes of each seed, over which M learns"""
     first_seed: int = 0
     """the first seed; tune on some, report on others"""
-    gradient: str | None = None
-    """how M is learned: counterfactual, advantage, reinforce, quadratic ...; this and the five
-    below are RobustWrapper's own defaults if left out"""
+    learner: str | None = None
+    """who proposes corrections: matching, search, mf-gpc, advantage, quadratic ...; this and the
+    five below are RobustWrapper's own defaults if left out"""
     h: int | None = None
     """memory"""
     sigma: float | None = None
@@ -126,9 +126,9 @@ class Evaluation(NamedTuple):
     runs: dict[str, Runs]
     seeds: tuple[int, ...]
     signal: str
-    gradient: str  # how M was learned, in words
+    learner: str  # who proposed corrections, in words
     decisions: list[list[str]]  # what was decided about M on each seed, in sentences
-    M: list[Any]  # the last one of each seed
+    M: list[Any]  # the last one of each seed; none of learners without M
     faults: dict[str, int]
     notes: tuple[str, ...]  # warnings that were given meanwhile
     trace: Trace  # of the first seed
@@ -236,9 +236,9 @@ def evaluate(
         _runs(played),
         every,
         used.signal,
-        used.gradient + (f", baseline {used.baseline}" if used.baseline else ""),
+        used.learner + (f", baseline {used.baseline}" if used.has_M and used.baseline else ""),
         [wrapper.decisions for wrapper in wrappers],
-        [wrapper.M for wrapper in wrappers],
+        [wrapper.M for wrapper in wrappers if wrapper.has_M],
         dict(sum((Counter(wrapper.faults) for wrapper in wrappers), Counter())),
         tuple(dict.fromkeys(str(each.message) for each in caught)),
         traces[0],

@@ -52,6 +52,8 @@ def _bands(found: Evaluation) -> dict[str, np.ndarray]:
 
 def _largest(found: Evaluation) -> dict[str, np.ndarray]:
     """The entries of M that grew most, by name, at the steps where M was looked at."""
+    if not found.M:
+        return {}
     M, trace = np.asarray(found.M[0]), found.trace.M
     order = np.abs(trace).max(axis=0).argsort()[::-1][:MOST]
     named = {}
@@ -85,8 +87,13 @@ def figure(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evalua
               xlim=(-0.5, 1.5))  # fmt: skip
     for name, entry in _largest(found).items():
         parameters.plot(found.trace.M_at, entry, lw=1, label=name)
-    parameters.set(title=f"largest entries of M, seed {found.seeds[0]}", xlabel="step")
-    parameters.legend(frameon=False, fontsize="x-small", ncols=2)
+    if found.M:
+        parameters.set(title=f"largest entries of M, seed {found.seeds[0]}", xlabel="step")
+        parameters.legend(frameon=False, fontsize="x-small", ncols=2)
+    else:
+        parameters.plot(np.abs(found.trace.correction).max(axis=1), lw=0.5)
+        parameters.set(title=f"largest correction, seed {found.seeds[0]}", xlabel="step",
+                       ylabel="half ranges of the action")  # fmt: skip
     drawing.suptitle(f"{settings.env}, {wind_of(settings, found)}, signal {found.signal}, "
                     f"{len(found.seeds)} seed(s)", fontsize="medium")  # fmt: skip
     image = io.BytesIO()
@@ -120,7 +127,7 @@ def write(
         "command": summary["command"],
         "seeds": ", ".join(map(str, found.seeds)),
         "signal": found.signal,
-        "M learned by": found.gradient,
+        "learner": found.learner,
         "settings": "\n".join(
             f"{name}: {value}" for name, value in chosen.items() if value is not None
         ),
@@ -153,10 +160,8 @@ def _decisions(found: Evaluation) -> list[Table]:
         for seed, said in zip(found.seeds, found.decisions, strict=True)
         for text in said
     ]
-    note = f"M was learned by {found.gradient}; who judged it against the base policy said this."
-    return (
-        [Table("What was decided about M", ["seed", "decision"], rows, note=note)] if rows else []
-    )
+    note = f"The learner was {found.learner}; who judged it against the base policy said this."
+    return [Table("What was decided", ["seed", "decision"], rows, note=note)] if rows else []
 
 
 def _animation(found: Evaluation) -> list[report.Animation]:
@@ -201,6 +206,8 @@ def _by_seed(found: Evaluation, scopes: dict[str, stats.Numbers]) -> Chart:
 
 
 def _parameters(found: Evaluation) -> list[Chart]:
+    if not found.M:
+        return []
     episodes = np.arange(1, found.runs[ADAPTED].M_norm.shape[1] + 1)
     norms = [
         Curve(f"seed {seed}", episodes, norm)

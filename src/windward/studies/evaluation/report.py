@@ -29,7 +29,7 @@ from windward.studies.runs import results
 from windward.studies.runs.commands import command_line
 from windward.studies.runs.study_folder import claim, refuse_others
 
-OPTIONS = ("gradient", "h", "sigma", "eta", "every_episodes", "weight_decay")
+OPTIONS = ("learner", "h", "sigma", "eta", "every_episodes", "weight_decay")
 """settings that go to RobustWrapper as they are, where given"""
 SAID = 3
 """decisions that the terminal shows"""
@@ -94,7 +94,7 @@ def _counts(found: Evaluation) -> list[str]:
         decided.append(f"{len(first) - SAID} more decisions on this seed are on the page")
     return [
         *decided,
-        f"signal {found.signal}; M by {found.gradient}; clipped actions: {cut} of {steps} "
+        f"signal {found.signal}; learner {found.learner}; clipped actions: {cut} of {steps} "
         f"({cut / steps:.1%}); "
         f"faults: {faults}",
     ]
@@ -140,7 +140,7 @@ def write(
     write_rows(out / "trace.csv", _trace(found))
     write_bytes(out / "evaluation.png", evaluation_page.figure(found, scopes, settings))
     summary = results.write_summary(
-        out / "summary.json", command, settings, signal=found.signal, gradient=found.gradient,
+        out / "summary.json", command, settings, signal=found.signal, learner=found.learner,
         seeds=list(found.seeds), decisions=found.decisions,
         numbers=stats.as_json(scopes), faults=found.faults, warned=list(found.notes),
         clipped=int(found.runs[ADAPTED].clipped.sum()),

@@ -58,7 +58,7 @@ def fixed(given: Given) -> gym.Env:
     still: dict[str, Any] = {} if given.logits is not None else {"sigma": 0.0}
     env = RobustWrapper(
         given.env, signal="pd3", model=given.model, logits=given.logits, seed=given.seed,
-        h=len(given.M), gradient="reinforce", guard=False, eta=0.0, projection=None, M0=given.M,
+        h=len(given.M), learner="mf-gpc", guard=False, eta=0.0, projection=None, M0=given.M,
         **still,
     )  # fmt: skip
     env.freeze()
@@ -68,7 +68,7 @@ def fixed(given: Given) -> gym.Env:
 def wrong(given: Given, by: float) -> gym.Env:
     """Replays in a simulator whose mass and friction, where there is any, are multiplied."""
     kinds = {"mass", "friction"} & set(envs.channels_of(given.env))
-    return robust(given, gradient="counterfactual", simulator={"scale": dict.fromkeys(kinds, by)})
+    return robust(given, learner="replay", simulator={"scale": dict.fromkeys(kinds, by)})
 
 
 @lru_cache(maxsize=1)
@@ -81,7 +81,7 @@ def learned(given: Given) -> gym.Env:
     """Replays in a simulator learned from 10,000 calm steps."""
     assert given.env.spec is not None
     simulator = _learned(given.env.spec.id)
-    return robust(given, gradient="counterfactual", simulator=simulator)
+    return robust(given, learner="replay", simulator=simulator)
 
 
 def peer(given: Given, kind: Callable[..., gym.Env]) -> gym.Env:
@@ -124,23 +124,23 @@ METHODS = {
     BASE: Method(alone, "nothing", discrete=True),
     BEST: Method(fixed, "hindsight: the best fixed M", discrete=True),
     "paper": Method(partial(robust, preset="paper"), "simulator", PAPER, discrete=True),
-    "residual": Method(partial(robust, gradient="residual"), "simulator"),
+    "residual": Method(partial(robust, learner="residual"), "simulator"),
     "regression": Method(
-        partial(robust, gradient="reinforce", baseline="regression"), "simulator"
+        partial(robust, learner="mf-gpc", baseline="regression"), "simulator"
     ),
-    "quadratic": Method(partial(robust, gradient="quadratic"), "simulator"),
-    "response": Method(partial(robust, gradient="response"), "simulator, states"),
+    "quadratic": Method(partial(robust, learner="quadratic"), "simulator"),
+    "response": Method(partial(robust, learner="response"), "simulator, states"),
     "critic": Method(
-        partial(robust, signal="pd2", gradient="advantage", baseline="regression", lam=0.9),
+        partial(robust, signal="pd2", learner="advantage", baseline="regression", lam=0.9),
         "values of the policy", patience=3, shipped=True,
     ),
     "pd1": Method(partial(robust, signal="pd1"), "values of the policy", patience=3, shipped=True),
     "advantage": Method(
-        partial(robust, gradient="advantage"), "simulator for ŵ, values of the policy",
+        partial(robust, learner="advantage"), "simulator for ŵ, values of the policy",
         patience=3, shipped=True,
     ),
     "counterfactual": Method(
-        partial(robust, gradient="counterfactual"), "simulator", discrete=True
+        partial(robust, learner="replay"), "simulator", discrete=True
     ),
     "heavy": Method(
         partial(wrong, by=1 + WRONG), "simulator, mass and friction 30 % too large", discrete=True,

@@ -1,0 +1,114 @@
+"""From options to a runtime: learners that work in a diagnosed world, and when they can be had."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+
+from windward.adapt.corrections import Range
+from windward.adapt.judges import JudgeSettings
+from windward.adapt.learners.base import Learner, SimulationSettings
+from windward.adapt.learners.matching import MatchingLearner, MatchingSettings
+from windward.adapt.learners.search import SearchLearner, SearchSettings
+from windward.adapt.metric import MetricSettings
+from windward.adapt.runtime import Runtime, state_from_observations, state_reader
+from windward.adapt.sources import PD3, ObservedPD3, Source
+from windward.adapt.supervisor import Parts, SupervisorSettings
+from windward.adapt.winds import WindSettings
+from windward.bases.policies import predictor
+from windward.diagnosis.identify import Settings as DiagnosisSettings
+from windward.simulators.simulator import Simulator
+
+AUTO = "auto"
+LEARNERS: Mapping[str, Any] = {"matching": MatchingLearner, "search": SearchLearner}
+"""learners by name; a new one is a class and a line here"""
+SETTINGS: Mapping[str, type] = {
+    "matching": MatchingSettings, "search": SearchSettings, "supervisor": SupervisorSettings,
+    "judge": JudgeSettings, "metric": MetricSettings, "simulation": SimulationSettings,
+    "winds": WindSettings, "diagnosis": DiagnosisSettings,
+}  # fmt: skip
+"""options that hold settings, and their types"""
+STEPS = 1000
+"""steps of an episode where the environment does not say how long one may last"""
+
+
+def why_no_diagnosis(source: Source, action_space: gym.Space, model: Any) -> str:
+    """What is missing for a diagnosis; nothing if it can be had."""
+    simulator = nominal_of(source)
+    if simulator is None:
+        return (
+            "it needs a simulator of the nominal world: windward knows MuJoCo, Pendulum and "
+            "CartPole; for others give simulator={'step': ..., 'state': ...}"
+        )
+    if not isinstance(action_space, gym.spaces.Box):
+        return "it is for continuous actions"
+    if model is None:
+        return "it compares corrections in simulated episodes of the base policy: pass model="
+    if not (callable(model) or callable(getattr(model, "predict", None))):
+        return f"model= is a {type(model).__name__}, which has no predict"
+    if simulator.noisy:
+        return "it needs a simulator without noise: make it with noisy=False"
+    try:
+        simulator.observation(np.zeros(simulator.d_x))
+    except ValueError as error:
+        return f"the base policy acts on observations, and {error}"
+    return ""
+
+
+def nominal_of(source: Source) -> Simulator | None:
+    """The simulator that a source compares the world with."""
+    if isinstance(source, PD3) and source.coordinates == "state":
+        return source.simulators[0]
+    if isinstance(source, ObservedPD3) and isinstance(source.simulator, Simulator):
+        return source.simulator
+    return None
+
+
+def make_runtime(
+    source: Source,
+    action_space: gym.spaces.Box,
+    model: Any,
+    rows: int,
+    seed: int,
+    learner: str,
+    options: Mapping[str, Any],
+) -> Runtime:
+    """The runtime of a form; `options` may hold settings by name (see `SETTINGS`)."""
+    nominal = nominal_of(source)
+    assert nominal is not None
+    settings = _settings(options)
+    names = tuple(LEARNERS) if learner == AUTO else (learner,)
+    learners: Sequence[Learner] = [LEARNERS[name](settings.pop(name, None)) for name in names]
+    for name in LEARNERS:
+        settings.pop(name, None)
+    policy = predictor(model, action_space)
+    states = (
+        state_reader(source.simulators)
+        if isinstance(source, PD3)
+        else state_from_observations(nominal)
+    )
+    spec = nominal.env.spec
+    limit = None if spec is None else spec.max_episode_steps
+    parts = Parts(
+        nominal.env, nominal, policy, Range.of(action_space), action_space.dtype.type,
+        int(limit or STEPS), learners, **settings,
+    )  # fmt: skip
+    return Runtime(parts, rows, states, seed, learner)
+
+
+def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that are settings; refuses others."""
+    found = {}
+    for name, value in options.items():
+        if name not in SETTINGS:
+            known = ", ".join(SETTINGS)
+            raise ValueError(
+                f"{name}= means nothing to a learner in a diagnosed world, which takes {known}. "
+                "For the paper's update say learner='mf-gpc'"
+            )
+        if not isinstance(value, SETTINGS[name]):
+            own = SETTINGS[name].__name__
+            raise ValueError(f"{name} must be a windward.adapt.{own}; got {value!r}")
+        found[name] = value
+    return found

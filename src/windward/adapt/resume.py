@@ -1,0 +1,246 @@
+"""The state of a runtime as arrays and JSON: what is believed, what acts, what was recorded.
+
+The base policy, the environment and the simulators are not part of it: make the same again.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from windward.adapt.corrections import Carry, Correction, Matching, Range, Residual
+from windward.adapt.episodes import Window
+from windward.adapt.faults import FAULTS
+from windward.adapt.judges import Returns, Verdict
+from windward.adapt.learners.base import Situation
+from windward.adapt.memory import Track
+from windward.adapt.runtime import Runtime
+from windward.adapt.supervisor import Belief, Phase
+from windward.adapt.twin import Twin
+from windward.adapt.winds import Memory
+from windward.diagnosis.diagnosis import Diagnosis
+
+KIND = "windward.runtime"
+ROWS = ("ended", "_known", "_finite", "_lost", "_totals", "_acted", "_lengths")
+"""arrays of a runtime with a number for each row"""
+SITUATION = ("root", "scale", "starts", "recent", "observations")
+"""arrays of a situation"""
+
+Arrays = dict[str, np.ndarray]
+
+
+def snapshot(runtime: Runtime) -> tuple[Arrays, dict[str, Any]]:
+    """Arrays and a header from which an equal runtime goes on exactly."""
+    supervisor, memory = runtime.supervisor, runtime.memory
+    arrays: Arrays = {f"rows/{name.strip('_')}": getattr(runtime, name) for name in ROWS}
+    for name, each in zip(Carry._fields, runtime._carry, strict=True):
+        arrays[f"carry/{name}"] = each
+    arrays["winds"] = runtime._winds.amount
+    for name, value in (("x", runtime.x), ("state", runtime._state), ("guess", runtime._guess)):
+        if value is not None:
+            arrays[name] = np.asarray(value)
+    for name, value in (("scale", supervisor._scale), ("running", supervisor._running)):
+        if value is not None:
+            arrays[f"supervisor/{name}"] = value
+    arrays["supervisor/deviations"] = np.array(supervisor._deviations)
+    arrays["supervisor/usual"] = np.array(supervisor._usual)
+    tracks = []
+    for i, track in enumerate(memory._tracks):
+        for name in ("x", "observations", "u"):
+            arrays[f"tracks/{i}/{name}"] = np.array(getattr(track, name))
+        row = next((r for r, each in enumerate(memory._open) if each is track), None)
+        tracks.append({"row": row, "whole": track.whole})
+    beliefs = []
+    for i, belief in enumerate(supervisor.beliefs[1:]):
+        own, header = _belief(belief)
+        arrays |= {f"beliefs/{i}/{name}": each for name, each in own.items()}
+        beliefs.append(header)
+    now = next(i for i, each in enumerate(supervisor.beliefs) if each is supervisor.belief)
+    header = identity(runtime) | {
+        "kind": KIND,
+        "tracks": tracks,
+        "beliefs": beliefs,
+        "belief": now,
+        "phase": str(supervisor.phase),
+        "decisions": list(supervisor.decisions),
+        "counts": {
+            "steps": supervisor.steps, "due": supervisor._due, "asked": supervisor._asked,
+            "recorded": memory.steps, "clipped": runtime.clipped,
+        },
+        "faults": dict(runtime.faults),
+        "frozen": runtime.frozen,
+    }  # fmt: skip
+    return arrays, header
+
+
+def identity(runtime: Runtime) -> dict[str, Any]:
+    """What must be the same for a state to fit."""
+    return {
+        "learner": runtime.learner,
+        "rows": runtime.rows,
+        "d_x": runtime.parts.nominal.d_x,
+        "d_u": len(runtime.parts.range.low),
+        "seed": runtime.seed,
+    }
+
+
+def _belief(belief: Belief) -> tuple[Arrays, dict[str, Any]]:
+    found, at = belief.diagnosis, belief.situation
+    assert found is not None
+    assert at is not None
+    arrays = {f"diagnosis/{name}": each for name, each in found.arrays().items()}
+    arrays |= {name: getattr(at, name) for name in SITUATION}
+    arrays |= {"window/size": at.window.size, "window/coordinates": at.window.coordinates}
+    own, kind = _correction(belief.correction)
+    arrays |= {f"correction/{name}": each for name, each in own.items()}
+    return arrays, {
+        "diagnosis": found.header(),
+        "correction": kind,
+        "verdict": None if belief.verdict is None else belief.verdict._asdict(),
+        "noise": belief.noise,
+        "searched": belief.searched,
+        "done": belief.done,
+        "withdrawn": belief.withdrawn,
+        "returns": belief.returns.memory(),
+    }
+
+
+def _correction(found: Correction | None) -> tuple[Arrays, dict[str, Any] | None]:
+    """Arrays of a correction, and its kind."""
+    if found is None:
+        return {}, None
+    arrays: Arrays = {}
+    if isinstance(found, Matching):
+        arrays["root"] = found.root
+        numbers = {name: getattr(found, name) for name in ("damping", "step", "iterations")}
+        return arrays, {"kind": "matching", **numbers}
+    assert isinstance(found, Residual)
+    for name in ("weights", "mean", "spread", "wind", "parts"):
+        arrays[name] = getattr(found, name)
+    under, kind = _correction(found.under)
+    arrays |= {f"under/{name}": each for name, each in under.items()}
+    return arrays, {"kind": "residual", "reach": found.reach, "under": kind}
+
+
+def _made(arrays: Mapping[str, np.ndarray], kind: Any, space: Range) -> Any:
+    """A correction again."""
+    if kind is None:
+        return None
+    if kind["kind"] == "matching":
+        return Matching(
+            space, arrays["root"], float(kind["damping"]), float(kind["step"]),
+            int(kind["iterations"]),
+        )  # fmt: skip
+    if kind["kind"] != "residual":
+        raise ValueError(f"there is no correction {kind['kind']!r}")
+    under = _made(_under(arrays, "under"), kind["under"], space)
+    return Residual(
+        space, arrays["weights"], arrays["mean"], arrays["spread"], arrays["wind"],
+        arrays["parts"], float(kind["reach"]), under,
+    )  # fmt: skip
+
+
+def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
+    return {name[len(prefix) + 1 :]: each for name, each in arrays.items()
+            if name.startswith(prefix + "/")}  # fmt: skip
+
+
+def restore(runtime: Runtime, arrays: Arrays, header: dict[str, Any], name: str) -> None:
+    """Takes over a snapshot; what does not fit is refused, and changes nothing."""
+    for field, here in identity(runtime).items():
+        if header[field] != here:
+            raise ValueError(
+                f"{name} is of {field} = {header[field]!r}, and here it is {here!r}: make the "
+                "wrapper with the settings that it was saved with"
+            )
+    for key, each in arrays.items():
+        if each.dtype.kind == "f" and key != "winds" and np.isnan(each).any():
+            raise ValueError(f"{name} is damaged: {key} holds numbers that are none")
+    try:
+        beliefs = [
+            _believed(runtime, _under(arrays, f"beliefs/{i}"), each)
+            for i, each in enumerate(header["beliefs"])
+        ]
+        tracks = [
+            (_track(_under(arrays, f"tracks/{i}"), bool(each["whole"])), each["row"])
+            for i, each in enumerate(header["tracks"])
+        ]
+        phase, now = Phase(header["phase"]), int(header["belief"])
+        counts = {key: int(value) for key, value in header["counts"].items()}
+        rows = {key: arrays[f"rows/{key.strip('_')}"] for key in ROWS}
+        carry = Carry(*(arrays[f"carry/{each}"] for each in Carry._fields))
+        faults = {str(key): int(value) for key, value in header["faults"].items()}
+        if not set(faults) <= set(FAULTS) or not 0 <= now <= len(beliefs):
+            raise ValueError("its counts are of another kind")
+        for key, each in rows.items():
+            if each.shape != (runtime.rows,):
+                raise ValueError(f"{key.strip('_')} has shape {each.shape}")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{name} is damaged: {error}") from error
+    _take(runtime, arrays, header, beliefs, tracks, counts)
+    runtime.supervisor.phase = phase
+    runtime.supervisor.belief = runtime.supervisor.beliefs[now]
+    runtime._follow(anew=True)
+    for key, each in rows.items():
+        setattr(runtime, key, each.copy())
+    runtime._carry, runtime._winds = carry, Memory(arrays["winds"])
+    runtime._guess = arrays.get("guess")
+    runtime.faults.clear()
+    runtime.faults.update(faults)
+
+
+def _take(
+    runtime: Runtime,
+    arrays: Arrays,
+    header: dict[str, Any],
+    beliefs: list[Belief],
+    tracks: list[tuple[Track, int | None]],
+    counts: dict[str, int],
+) -> None:
+    runtime.reset()
+    supervisor, memory = runtime.supervisor, runtime.memory
+    supervisor.beliefs = [supervisor.nominal, *beliefs]
+    supervisor.decisions[:] = [str(each) for each in header["decisions"]]
+    supervisor.steps, supervisor._due = counts["steps"], counts["due"]
+    supervisor._asked = counts["asked"]
+    supervisor._scale = arrays.get("supervisor/scale")
+    supervisor._running = arrays.get("supervisor/running")
+    supervisor._deviations = arrays["supervisor/deviations"].tolist()
+    supervisor._usual = arrays["supervisor/usual"].tolist()
+    memory._tracks = [track for track, _ in tracks]
+    for track, row in tracks:
+        if row is not None:
+            memory._open[row] = track
+    memory.steps = counts["recorded"]
+    runtime.clipped, runtime.frozen = counts["clipped"], bool(header["frozen"])
+    runtime.x, runtime._state = arrays.get("x"), arrays.get("state")
+
+
+def _track(arrays: Arrays, whole: bool) -> Track:
+    return Track(list(arrays["x"]), list(arrays["observations"]), list(arrays["u"]), whole)
+
+
+def _believed(runtime: Runtime, arrays: Arrays, header: dict[str, Any]) -> Belief:
+    """A belief again, with simulators made anew."""
+    parts = runtime.parts
+    found = Diagnosis.made(_under(arrays, "diagnosis"), header["diagnosis"])
+    wind = found.wind if found.wind is not None and found.wind.axes else None
+    twin = Twin(parts.nominal, found.simulator(parts.nominal), wind, parts.threads)
+    window = Window(
+        parts.simulation.h, arrays["window/size"], arrays["window/coordinates"].astype(int)
+    )
+    root, scale, starts, recent, observations = (arrays[name] for name in SITUATION)
+    at = Situation(
+        found, twin, parts.policy, parts.range, parts.dtype, root, scale, starts, recent,
+        observations, window, parts.horizon, parts.simulation, parts.winds,
+    )  # fmt: skip
+    verdict = header["verdict"]
+    returns = Returns()
+    returns.adapted = [float(each) for each in header["returns"]["adapted"]]
+    returns.base = [float(each) for each in header["returns"]["base"]]
+    return Belief(
+        found, twin, at, _made(_under(arrays, "correction"), header["correction"], parts.range),
+        None if verdict is None else Verdict(**verdict), float(header["noise"]),
+        int(header["searched"]), bool(header["done"]),
+        int(header["withdrawn"]), returns,
+    )  # fmt: skip
