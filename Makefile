@@ -30,6 +30,7 @@ bench: $(VENV)/.installed
 	$(BIN)/windward bench linear
 	$(BIN)/windward bench simulator
 	$(BIN)/windward bench overhead
+	$(BIN)/windward bench diagnose
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sb3]'
 	$(BIN)/windward bench train
 

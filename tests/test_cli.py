@@ -76,7 +76,8 @@ def test_evaluate_prints_numbers_and_writes_a_page(
 ) -> None:
     command = (
         "evaluate --model shipped --env Pendulum-v1 --disturbance bias:value=0.2 --channel qvel "
-        f"--seeds 2 --episodes 2 --h 2 --freeze-after 1 --max-steps 5 --out {tmp_path}"
+        "--seeds 2 --episodes 2 --learner replay --h 2 --freeze-after 1 --max-steps 5 "
+        f"--out {tmp_path}"
     )
     main(command.split())
     out = capsys.readouterr().out
@@ -120,9 +121,10 @@ def test_demo_is_an_evaluation(
     main(["demo", "--seeds", "1", "--episodes", "1", "--out", str(tmp_path)])
     assert "adapted - base" in capsys.readouterr().out
     files = {"episodes.csv", "evaluation.png", "report.html", "summary.json", "trace.csv"}
-    assert files <= {path.name for path in tmp_path.iterdir()}
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["command"].startswith("windward demo --seeds 1 --episodes 1")
+    for part in ("hopper", "pole"):
+        assert files <= {path.name for path in (tmp_path / part).iterdir()}
+        summary = json.loads((tmp_path / part / "summary.json").read_text())
+        assert summary["command"].startswith("windward demo --seeds 1 --episodes 1")
 
 
 def test_train_writes_curves_networks_and_scalars(

@@ -17,11 +17,13 @@ from windward.agents import D4PG, NotFinite
 from windward.agents import Settings as AgentSettings
 from windward.agents.threads import one_core_each
 from windward.atomic import prepare
+from windward.bench import diagnose as bench_diagnose
 from windward.bench import linear as bench_linear
 from windward.bench import overhead as bench_overhead
 from windward.bench import simulator as bench_simulator
 from windward.bench import train as bench_train
 from windward.linear import Diverged
+from windward.studies.diagnosis import study as diagnosis_study
 from windward.studies.evaluation import diagnose
 from windward.studies.evaluation import report as evaluation_report
 from windward.studies.evaluation.diagnose import Diagnose
@@ -32,6 +34,7 @@ from windward.studies.headroom import settings as headroom_settings
 from windward.studies.learning import learning
 from windward.studies.linear import dimension, headroom_linear, lds, lds_high, regret
 from windward.studies.pages import compare, summary_page
+from windward.studies.recovery import study as recovery_study
 from windward.studies.runs.locks import Lock
 from windward.studies.training import cartpole, catalogue, tune
 from windward.studies.training.robust_training import RobustTraining
@@ -39,20 +42,22 @@ from windward.studies.training.robust_training import RobustTraining
 
 @dataclass(frozen=True)
 class Demo:
-    """See it work in a minute: a policy that falls in the wind, and the same policy with windward.
+    """See it work in a minute: two policies that fail in a changed world, and recover.
 
-    InvertedPendulum-v5 with a sinusoidal push on the pole's velocity. The policy that comes with
-    the package, base against adapted on the same seeds and winds, with what was measured, whatever
-    it is: `windward evaluate` at a small size.
+    First a Hopper whose body became 10 % heavier: alone it falls; with windward the change is
+    diagnosed at step 50 of the first episode, and it goes on to the end. Then InvertedPendulum in a
+    sinusoidal wind: it falls once or twice, and from then on it stands. Both are `windward
+    evaluate` at a small size, base against adapted on the same seeds, with what was measured,
+    whatever it is.
     """
 
     seeds: int = 3
     """seeds, from 100 on"""
     episodes: int = 3
-    """episodes of each seed, over which the correction learns"""
+    """episodes of each seed in the wind; the Hopper has one"""
     out: Path | None = None
-    """folder for the page, the figure, the raw results and the summary; out/demo, or with other
-    numbers out/demo-SEEDSxEPISODES, if left out"""
+    """folder for the pages, figures, raw results and summaries; out/demo, or with other numbers
+    out/demo-SEEDSxEPISODES, if left out"""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,18 @@ STUDIES: dict[type, Study] = {
         "headroom",
         "beyond the paper: what adapting captures on pushed policies, and what it risks",
         "1 to 2 h; all cases, --scale paper, a day",
+    ),
+    diagnosis_study.DiagnoseStudy: Study(
+        diagnosis_study.run,
+        diagnosis_study.NAME,
+        "how well windward.diagnose finds held-out changes and winds",
+        "2 to 3 h",
+    ),
+    recovery_study.RecoveryStudy: Study(
+        recovery_study.run,
+        recovery_study.NAME,
+        "how much of a lost return comes back in changed worlds, and that nothing is harmed",
+        "2 to 3 h",
     ),
     learning.Learning: Study(
         learning.run, "learning", "learning curves of D4PG beside SBX's DDPG", "about 3 h"
@@ -141,6 +158,8 @@ class Run:
         | Annotated[dimension.Dimension, tyro.conf.subcommand("dimension")]
         | Annotated[headroom_linear.HeadroomLinear, tyro.conf.subcommand("headroom-linear")]
         | Annotated[headroom_settings.Headroom, tyro.conf.subcommand("headroom")]
+        | Annotated[diagnosis_study.DiagnoseStudy, tyro.conf.subcommand("diagnose")]
+        | Annotated[recovery_study.RecoveryStudy, tyro.conf.subcommand("recovery")]
         | Annotated[learning.Learning, tyro.conf.subcommand("learning")]
         | Annotated[lds_high.LdsHigh, tyro.conf.subcommand("lds-high")]
         | Annotated[cartpole.CartpoleDiscrete, tyro.conf.subcommand("cartpole-discrete")]
@@ -152,6 +171,7 @@ BENCHES: dict[type, Callable[[Any], dict[str, Any]]] = {
     bench_linear.BenchLinear: bench_linear.run,
     bench_simulator.BenchSimulator: bench_simulator.run,
     bench_overhead.BenchOverhead: bench_overhead.run,
+    bench_diagnose.BenchDiagnose: bench_diagnose.run,
     bench_train.BenchTrain: bench_train.run,
 }
 
@@ -164,6 +184,7 @@ class Bench:
         Annotated[bench_linear.BenchLinear, tyro.conf.subcommand("linear")]
         | Annotated[bench_simulator.BenchSimulator, tyro.conf.subcommand("simulator")]
         | Annotated[bench_overhead.BenchOverhead, tyro.conf.subcommand("overhead")]
+        | Annotated[bench_diagnose.BenchDiagnose, tyro.conf.subcommand("diagnose")]
         | Annotated[bench_train.BenchTrain, tyro.conf.subcommand("train")]
     )
 
@@ -185,19 +206,21 @@ Command = (
 def _demo(settings: Demo, console: Console) -> None:
     usual, size = Demo(), (settings.seeds, settings.episodes)
     name = "demo" if size == (usual.seeds, usual.episodes) else f"demo-{size[0]}x{size[1]}"
-    smaller = Evaluate(
-        model="shipped",
-        env="InvertedPendulum-v5",
-        disturbance="sine:amp=0/0.1,period=100",
-        channel="qvel",
-        signal="pd3",
-        seeds=settings.seeds,
-        first_seed=100,
-        episodes=settings.episodes,
-        out=settings.out or Path("out") / name,
-    )
-    evaluation_report.run(smaller, console, evaluation_report.command_of("windward demo", settings))
-    console.print("your own policy: windward evaluate --help; linear systems: windward run lds-low")
+    out = settings.out or Path("out") / name
+    shared: dict[str, Any] = {"model": "shipped", "seeds": settings.seeds, "first_seed": 100}
+    payload = Evaluate(
+        env="Hopper-v5", disturbance="bias:value=0.1", channel="mass", learner="matching",
+        episodes=1, out=out / "hopper", **shared,
+    )  # fmt: skip
+    wind = Evaluate(
+        env="InvertedPendulum-v5", disturbance="sine:amp=0/0.1,period=100", channel="qvel",
+        episodes=settings.episodes, out=out / "pole", **shared,
+    )  # fmt: skip
+    command = evaluation_report.command_of("windward demo", settings)
+    for title, each in (("A Hopper with a payload", payload), ("A pole in the wind", wind)):
+        console.print(f"[bold]{title}[/bold]")
+        evaluation_report.run(each, console, command)
+    console.print("your own policy: windward evaluate --help, windward diagnose --help")
 
 
 def _list(settings: List, console: Console) -> None:

@@ -31,7 +31,7 @@ BODIES: Mapping[str, tuple[str, ...]] = {
     "Reacher-v5": ("body0", "body1", "fingertip"),
     "Pusher-v5": ("r_wrist_roll_link", "tips_arm", "object"),
 }
-"""bodies whose mass shows by itself"""
+"""bodies whose mass is changed"""
 KINDS: Mapping[str, tuple[str, ...]] = {
     "InvertedPendulum-v5": ("gain", "damping"),
     "Pendulum-v1": (),
@@ -48,7 +48,15 @@ RRLS: Mapping[str, tuple[float, tuple[float, float], float, tuple[float, float]]
     "Hopper-v5": (0.7, (0.1, 3.0), 3.665, (0.1, 3.0)),
     "HalfCheetah-v5": (0.4, (0.1, 4.0), 6.25, (0.1, 7.0)),
 }
-"""friction and torso mass, nominal and grid of ten values each, without the upper end"""
+"""friction and torso mass, nominal and ends of the grid"""
+GRID = 10
+"""values of the grid in each dimension, without the upper end"""
+RATIOS: Mapping[str, tuple[str, ...]] = {
+    "InvertedPendulum-v5": ("mass", "gain", "damping"),
+    "CartPole-v1": ("mass", "gain"),
+}
+"""kinds that show only as ratios: all of them times one number is the same motion, if a force on a
+body is multiplied as well"""
 
 
 @dataclass(frozen=True)
@@ -68,6 +76,11 @@ class Case:
     foreign: str = ""
     """a change of a kind that no parameter is"""
     policy: str = "shipped"
+    """"random" for smooth random actions, as where no policy comes with the package"""
+    amplitude: float = 0.0
+    """of a sinusoidal force along x, in newtons"""
+    period: float = 0.0
+    """of it, in steps"""
 
     def world(self) -> gym.Env:
         """The environment as it is."""
@@ -125,14 +138,10 @@ def names(env: str) -> list[str]:
     return [*masses, *kinds]
 
 
-def _seeds(first: int, count: int) -> range:
-    return range(first, first + count)
-
-
 def cases(group: str, first: int, count: int) -> Iterator[Case]:
-    """The cases of a group, `count` times with other draws."""
-    for seed in _seeds(first, count):
-        rng = np.random.default_rng([seed, sum(map(ord, group))])
+    """The cases of a group for each of `count` seeds, which alone they depend on."""
+    for seed in range(first, first + count):
+        rng = np.random.default_rng([seed, *group.encode()])
         yield from GROUPS[group](group, seed, rng)
 
 
@@ -169,8 +178,11 @@ def _wind(group: str, seed: int, rng: np.random.Generator) -> Iterator[Case]:
         period = int(rng.integers(50, 180))
         wind = f"sine:amp={amplitude}/0/0,period={period},phase=random"
         name = str(rng.choice(names(env)))
-        yield Case(group, env, seed, {}, wind, f"force:{body}")
-        yield Case(group, env, seed, {name: _factor(rng, 0.7, 1.4)}, wind, f"force:{body}")
+        for changes in ({}, {name: _factor(rng, 0.7, 1.4)}):
+            yield Case(
+                group, env, seed, changes, wind, f"force:{body}", amplitude=amplitude,
+                period=period,
+            )  # fmt: skip
 
 
 def _action_noise(group: str, seed: int, rng: np.random.Generator) -> Iterator[Case]:
@@ -189,11 +201,12 @@ def _state_noise(group: str, seed: int, rng: np.random.Generator) -> Iterator[Ca
 
 
 def _rrls(group: str, seed: int, rng: np.random.Generator) -> Iterator[Case]:
+    """A row of the grid: ten seeds that follow each other are the whole of it."""
     for env, (friction, ends, mass, bounds) in RRLS.items():
-        for a in np.arange(*ends, (ends[1] - ends[0]) / 10):
-            for b in np.arange(*bounds, (bounds[1] - bounds[0]) / 10):
-                changes = {"friction": round(a / friction, 4), "mass:torso": round(b / mass, 4)}
-                yield Case(group, env, seed, changes)
+        a = np.linspace(*ends, GRID + 1)[seed % GRID]
+        for b in np.linspace(*bounds, GRID + 1)[:-1]:
+            changes = {"friction": a / friction, "mass:torso": b / mass}
+            yield Case(group, env, seed, {key: round(float(v), 4) for key, v in changes.items()})
 
 
 def _nothing(group: str, seed: int, rng: np.random.Generator) -> Iterator[Case]:
@@ -228,7 +241,8 @@ def _early(group: str, seed: int, rng: np.random.Generator) -> Iterator[Case]:
 def _foreign(group: str, seed: int, rng: np.random.Generator) -> Iterator[Case]:
     for env in WALKING:
         for kind in FOREIGN:
-            yield Case(group, env, seed, {}, foreign=kind)
+            for policy in ("shipped", "random") if env in SHIPPED else ("random",):
+                yield Case(group, env, seed, {}, foreign=kind, policy=policy)
 
 
 GROUPS: Mapping[str, Callable[[str, int, np.random.Generator], Iterator[Case]]] = {

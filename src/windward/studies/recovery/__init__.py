@@ -1,0 +1,1 @@
+"""`recovery`: how much of a lost return comes back, and whether adaptation ever harms."""
