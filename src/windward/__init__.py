@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from windward.core.recipes import bandit_gpc, base_only, bpc, dmf_gpc, mf_gpc
     from windward.core.signals import Signal
     from windward.core.theorem import theorem_rates
-    from windward.diagnosis.entry import diagnose, diagnose_log
     from windward.diagnosis.diagnosis import Change, Diagnosis
+    from windward.diagnosis.entry import diagnose, diagnose_log
     from windward.diagnosis.recorder import Recorder
     from windward.linear.gpc import gpc
     from windward.simulators.fitting import fit_simulator
