@@ -507,3 +507,22 @@ def test_the_old_name_warns_with_the_new_one() -> None:
         assert env.learner == new
     with pytest.raises(ValueError, match="old name of learner="):
         wrapped(gym.make(POLE), learner="mf-gpc", gradient="reinforce")
+
+
+def test_a_correction_that_is_late_leaves_the_base_action() -> None:
+    base = ww.bases.load("Pendulum-v1")
+    env = ww.envs.Disturbed(gym.make("Pendulum-v1"), "bias:value=0.2", "qvel")
+    policy = ww.robustify(base, env, "pd3", live=True, learner="matching", deadline=10.0, seed=1)
+    x, _ = env.reset(seed=5)
+    for _ in range(70):
+        action, _ = policy.predict(x, deterministic=True)
+        x, reward, terminated, truncated, _ = env.step(action)
+        policy.observe(reward, x, terminated, truncated)
+    assert policy.correction is not None
+    assert not policy.faults
+    policy._module._timely = lambda work: (False, None)  # as a deadline says of late work
+    own = base.predict(x, deterministic=True)[0]
+    with pytest.warns(ww.Fault, match="late"):
+        action, _ = policy.predict(x, deterministic=True)
+    np.testing.assert_array_equal(action, own)
+    assert policy.faults["late"] == 1

@@ -89,7 +89,7 @@ def make_module(
         why_not = why_no_diagnosis(source, spaces[1], model)
         if not why_not:
             assert isinstance(spaces[1], gym.spaces.Box)
-            return make_runtime(source, spaces[1], model, rows, seed, learner, own)
+            return make_runtime(source, spaces[1], model, rows, seed, learner, own, timely)
         if learner in LEARNERS:
             raise ValueError(f"learner {learner!r} cannot be had: {why_not}")
     options["gradient"] = NAMES.get(learner, learner)

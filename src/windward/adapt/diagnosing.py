@@ -12,7 +12,7 @@ from windward.adapt.learners.base import Learner, SimulationSettings
 from windward.adapt.learners.matching import MatchingLearner, MatchingSettings
 from windward.adapt.learners.search import SearchLearner, SearchSettings
 from windward.adapt.metric import MetricSettings
-from windward.adapt.runtime import Runtime, state_from_observations, state_reader
+from windward.adapt.runtime import Runtime, Timely, state_from_observations, state_reader
 from windward.adapt.sources import PD3, ObservedPD3, Source
 from windward.adapt.supervisor import Parts, SupervisorSettings
 from windward.adapt.winds import WindSettings
@@ -73,6 +73,7 @@ def make_runtime(
     seed: int,
     learner: str,
     options: Mapping[str, Any],
+    timely: Timely | None = None,
 ) -> Runtime:
     """The runtime of a form; `options` may hold settings by name (see `SETTINGS`)."""
     nominal = nominal_of(source)
@@ -94,7 +95,7 @@ def make_runtime(
         nominal.env, nominal, policy, Range.of(action_space), action_space.dtype.type,
         int(limit or STEPS), learners, **settings,
     )  # fmt: skip
-    return Runtime(parts, rows, states, seed, learner)
+    return Runtime(parts, rows, states, seed, learner, timely)
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -87,16 +87,11 @@ def simulated(
 ) -> list[Verdict]:
     """Verdicts on candidates, best first; all on the same starts and draws."""
 
-    def returns(correction: Correction | None, own: Starts, changed: bool = True) -> np.ndarray:
-        return play(
-            at.twin, at.policy, correction, own, steps, at.winds, at.window, changed, at.dtype
-        )[0]
-
-    base = returns(None, starts)
-    nominal = float(returns(None, starts._replace(wind=None), False).mean())
+    base = _played(at, None, starts, steps)
+    nominal = float(_played(at, None, starts._replace(wind=None), steps, changed=False).mean())
     found = []
     for name, each in candidates.items():
-        own = returns(each, starts)
+        own = _played(at, each, starts, steps)
         gap = own - base
         error = float(gap.std(ddof=1) / math.sqrt(len(gap))) if len(gap) > 1 else math.inf
         found.append(
@@ -108,10 +103,26 @@ def simulated(
 
 def base_return(at: Situation, starts: Starts) -> float:
     """Mean return of the base policy in whole episodes of the diagnosed world."""
-    found = play(at.twin, at.policy, None, starts, at.horizon, at.winds, at.window, True, at.dtype)[
-        0
-    ]
-    return float(found.mean())
+    return float(_played(at, None, starts, at.horizon).mean())
+
+
+def nominal_return(at: Situation, starts: Starts) -> float:
+    """The same in the nominal world, without wind."""
+    calm = starts._replace(wind=None)
+    return float(_played(at, None, calm, at.horizon, changed=False).mean())
+
+
+def _played(
+    at: Situation,
+    correction: Correction | None,
+    starts: Starts,
+    steps: int,
+    changed: bool = True,
+) -> np.ndarray:
+    """Returns of simulated episodes."""
+    return play(
+        at.twin, at.policy, correction, starts, steps, at.winds, at.window, changed, at.dtype
+    )[0]
 
 
 class Returns:

@@ -18,6 +18,8 @@ from windward.adapt.memory import Memory
 from windward.adapt.reports import Report
 from windward.adapt.supervisor import Belief, Parts, Supervisor
 
+Timely = Callable[[Callable[[], Any]], tuple[bool, Any]]
+"""runs what may be slow: (whether it was in time, what it gave)"""
 States = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 """observations, rows -> (states, which of them are known)"""
 
@@ -28,8 +30,17 @@ class Runtime:
     sees_reward = False
     """whether ŵ needs the reward"""
 
-    def __init__(self, parts: Parts, rows: int, states: States, seed: int, learner: str) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        rows: int,
+        states: States,
+        seed: int,
+        learner: str,
+        timely: Timely | None = None,
+    ) -> None:
         self.parts, self.rows, self.learner = parts, rows, learner
+        self._timely = timely
         self._states, self.seed = states, seed
         space = parts.nominal.env.action_space
         self._space: gym.spaces.Box = space
@@ -172,18 +183,18 @@ class Runtime:
         own = Carry(*(each[ready] for each in self._carry))
         guess = None if self._guess is None else self._guess[ready]
         twin = self._of.twin
+        state, x = self._state[ready], self.x[ready]
         try:
-            u, after = correction.act(
-                twin,
-                self._state[ready],
-                self.x[ready],
-                flat[ready],
-                guess,
-                own,
+            in_time, made_of = self._in_time(
+                lambda: correction.act(twin, state, x, flat[ready], guess, own)
             )
         except Exception as error:  # a simulator or a policy may fail in any way
             self.faults.note("signal", ready, repr(error))
             return flat, self._none
+        if not in_time:
+            self.faults.note("late", ready)
+            return flat, self._none
+        u, after = made_of
         good = np.isfinite(u).all(axis=1)
         made = flat.copy()
         made[ready] = np.where(good[:, None], u, flat[ready])
@@ -266,13 +277,22 @@ class Runtime:
         for row in index if not self.frozen else ():
             self.memory.add(row, np.array(shaped[row]), x_next[row].copy(), np.array(self.x[row]))
         try:
-            deviation = self._compare(belief, x, u, x_next, index, w_hat)
+            in_time, deviation = self._in_time(
+                lambda: self._compare(belief, x, u, x_next, index, w_hat)
+            )
         except Exception as error:  # a simulator may fail in any way
             self.faults.note("signal", real, repr(error))
             return w_hat
+        if not in_time:
+            self.faults.note("late", real)
+            return np.zeros_like(w_hat)
         if not self.frozen:
             self._tell(deviation)
         return w_hat
+
+    def _in_time(self, work: Callable[[], Any]) -> tuple[bool, Any]:
+        """(whether it was in time, what it gave); always in time where there is no deadline."""
+        return (True, work()) if self._timely is None else self._timely(work)
 
     def _compare(
         self,

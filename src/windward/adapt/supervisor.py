@@ -17,9 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from windward.adapt.corrections import Correction, Range
+from windward.adapt.corrections import Correction, Range, Residual
 from windward.adapt.episodes import Policy, Window
-from windward.adapt.judges import JudgeSettings, Returns, Verdict, base_return, judged, simulated
+from windward.adapt.judges import (
+    JudgeSettings,
+    Returns,
+    Verdict,
+    base_return,
+    judged,
+    nominal_return,
+    simulated,
+)
 from windward.adapt.learners.base import Learner, SimulationSettings, Situation
 from windward.adapt.memory import Memory
 from windward.adapt.metric import MetricSettings, closed_loop_metric, usual_change
@@ -307,6 +315,9 @@ class Supervisor:
         self.beliefs.append(belief)
         before = self.belief
         self.belief = belief
+        if isinstance(before.correction, Residual) and before.twin.axes == twin.axes:
+            # Found for nearly the same world: it is judged again in this one.
+            belief.correction, belief.verdict = before.correction, before.verdict
         quick = [each for each in parts.learners if each.quick]
         self.phase = Phase.OBSERVE
         self._propose(belief, quick, recent=True)
@@ -456,11 +467,14 @@ class Supervisor:
         rng: np.random.Generator,
     ) -> "Answer | None":
         s = self.parts
-        if known is not None:
-            starts = at.draw(s.judge.rounds[-1][0], rng)
+        starts = at.draw(s.judge.rounds[-1][0], rng)
+        if known is None:
+            now, nominal = base_return(at, starts), nominal_return(at, starts)
+        else:
             best = simulated(at, {"now": known}, starts, at.horizon)[0]
-            if best.returns > best.nominal - s.supervisor.headroom * abs(best.nominal):
-                return None
+            now, nominal = best.returns, best.nominal
+        if now > nominal - s.supervisor.headroom * abs(nominal):
+            return None
         return _ask(at, known, verdict, learners, s.judge, rng, recent=False)
 
     def _finish(self, belief: Belief, answer: "Answer | None") -> None:
