@@ -86,7 +86,6 @@ def simulated(
     at: Situation, candidates: Mapping[str, Correction], starts: Starts, steps: int
 ) -> list[Verdict]:
     """Verdicts on candidates, best first; all on the same starts and draws."""
-
     base = _played(at, None, starts, steps)
     nominal = float(_played(at, None, starts._replace(wind=None), steps, changed=False).mean())
     found = []

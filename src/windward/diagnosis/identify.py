@@ -100,7 +100,7 @@ class _Search:
         """Whether sensors are noisy."""
         s = self.settings.sensors
         rows = self.all.take(slice(0, s.first))
-        return noisy(self.residuals, theta, rows, ratio, s.alternating)
+        return noisy(self.residuals, theta, rows, s, ratio)
 
     def _through_noise(self) -> Identified:
         self.say("noise on sensors")
@@ -117,8 +117,8 @@ class _Search:
         if not self._exact(found[-1]) and len(self.every) > len(self.core):
             self.say("one change of any kind")
             found.append(self._greedy())
-        if not self._exact(found[-1]):
-            found += self._underived(min(found, key=lambda each: each.left))
+            if not self._exact(found[-1]):
+                found += self._underived(found[-1])
         if not self._exact(found[-1]):
             self.say("wind")
             found += self._windy()
@@ -129,7 +129,9 @@ class _Search:
             self.data = self._late_data(each.delay)
             found += [wind._replace(delay=each.delay) for wind in self._windy()]
             self.data = self.at_once
-        best = min(found, key=lambda each: each.left)
+        # A push along a coordinate explains nearly anything of a robot with few of them.
+        firm = [each for each in found if not each.wind.startswith("coordinate:")]
+        best = min(firm, key=lambda each: each.left)
         if best.left > s.enough and len(self.every) > len(self.core):
             self.say("all parameters")
             found += [self._fitted(self.every, start=each) for each in self._starts(best)]
@@ -138,7 +140,10 @@ class _Search:
         return each.left < self.settings.exact
 
     def _simplest(self, found: list[Explanation]) -> Explanation:
-        """The simplest that does as well as any; they are in order."""
+        """The simplest that does as well as any; they are in order, but no wind is simpler."""
+        calm = [each for each in found if self._exact(each) and not each.wind]
+        if calm:
+            return calm[0]
         best = found[0]
         for each in found[1:]:
             share = self.settings.simpler
@@ -190,12 +195,19 @@ class _Search:
 
     def _underived(self, best: Explanation) -> list[Explanation]:
         """Masses that were written without what MuJoCo derives from them, if that is all."""
-        kinds = {self.parameters[i].kind for i in best.columns}
-        if best.delay or best.left > self.settings.enough or not kinds & {"mass", "inertia"}:
+        named = {self.parameters[i].name: i for i in self.every}
+        bodies = [
+            name.partition(":")[2]
+            for i in best.columns
+            if (name := self.parameters[i].name).partition(":")[0] in ("mass", "inertia")
+        ]
+        if not bodies or best.left > self.settings.nearly:
             return []
+        own = {named.get(f"{kind}:{body}") for kind in ("mass", "inertia") for body in bodies}
+        columns = sorted({*best.columns, *(i for i in own if i is not None)})
         self.residuals.derive(False)
         try:
-            each = self._gauss_newton(best.columns, best.fitted.theta, derived=False)
+            each = self._gauss_newton(columns, best.fitted.theta, derived=False)
         finally:
             self.residuals.derive(True)
         return [each] if self._exact(each) else []

@@ -17,7 +17,7 @@ import numpy as np
 from windward.diagnosis import changes
 from windward.diagnosis.blocks import shifted
 from windward.diagnosis.explanation import Explanation, Identified, Settings
-from windward.diagnosis.fit import MAD, Fitted, energy, huber
+from windward.diagnosis.fit import MAD, Fitted, energy, huber, interval_width
 from windward.diagnosis.kalman import Linear, kalman
 from windward.diagnosis.parameters import atoms_of
 from windward.diagnosis.residuals import STEP, Residuals, Rows
@@ -43,7 +43,22 @@ class Quadratic(NamedTuple):
     hessian: np.ndarray  # prior included
     score: np.ndarray
     scores: np.ndarray  # (blocks, p)
+    bends: np.ndarray  # (blocks, p, p) Hessians of blocks
     loss: float
+
+    def covariance(self) -> np.ndarray:
+        """Of φ: what the innovations say, and how it moves if a block is left out (jackknife).
+
+        What is known from a few steps at contacts alone hangs on how f is linearised there.
+        """
+        p, blocks = len(self.score), len(self.scores)
+        inverse = np.linalg.inv(self.hessian)
+        moved = np.array([
+            np.linalg.solve(self.hessian - bend + 1e-9 * np.eye(p), score)
+            for bend, score in zip(self.bends, self.scores, strict=True)
+        ])  # fmt: skip
+        moved = moved - moved.mean(axis=0)
+        return np.asarray(inverse + (blocks - 1) / blocks * moved.T @ moved)
 
 
 class SensorFit:
@@ -154,13 +169,22 @@ class SensorFit:
         weight = 1 / np.maximum(1.0, np.abs(z) / self.settings.huber)
         hessian = np.einsum("tc,tcp,tcq->pq", weight, slopes, slopes) + np.eye(len(phi))
         each = np.einsum("tc,tcp->tp", weight * z, slopes)
-        # Scores of half a piece: what is left over is correlated with what is near.
-        piece = np.broadcast_to(np.arange(len(kept))[:, None], kept.shape)[kept]
-        middle = np.cumsum(kept, axis=1)[kept] > (kept.sum(axis=1) / 2)[piece]
-        block = 2 * piece + middle
-        scores = np.array([each[block == b].sum(axis=0) for b in np.unique(block)])
+        block = self._blocks(kept)
+        count = int(block.max()) + 1
+        scores, bends = np.zeros((count, len(phi))), np.zeros((count, len(phi), len(phi)))
+        np.add.at(scores, block, each)
+        for b in range(count):
+            own = block == b
+            bends[b] = np.einsum("tc,tcp,tcq->pq", weight[own], slopes[own], slopes[own])
         loss = float(huber(z, self.settings.huber).sum())
-        return Quadratic(hessian, each.sum(axis=0) + phi, scores, loss)
+        return Quadratic(hessian, each.sum(axis=0) + phi, scores, bends, loss)
+
+    def _blocks(self, kept: np.ndarray) -> np.ndarray:
+        """Which block of consecutive steps each kept step is in."""
+        size = max(1, min(self.settings.block, int(kept.sum()) // 10))
+        inside = (np.cumsum(kept, axis=1) - 1) // size
+        piece = np.broadcast_to(np.arange(len(kept))[:, None], kept.shape)
+        return np.unique((piece * (kept.shape[1] + 1) + inside)[kept], return_inverse=True)[1]
 
     def _move(self, line: Linear, theta: np.ndarray) -> None:
         """Smooths the states; in pieces where the line was too short, by a share of the way."""
@@ -253,18 +277,21 @@ class ThroughNoise:
     def _delay(self) -> int:
         """By how much actions come late: where the steps miss least."""
         s = self.settings
+        track = Track(self.residuals, self.rows, s.sensors.piece)
+        track.smooth_positions()
+        smooth = track.smoothed()
+        zero = np.zeros(self.residuals.count)
         sizes = []
         for delay in range(s.delays + 1):
-            track = Track(self.residuals, shifted(self.rows, delay), s.sensors.piece)
-            if delay == 0:
-                track.smooth_positions()
-                smooth = track.smoothed()
             rows = shifted(smooth, delay)
-            few = np.unique(
-                np.linspace(0, rows.size - 1, min(rows.size, s.sensors.few)).astype(int)
-            )
-            r = self.residuals.at([np.zeros(self.residuals.count)], rows.take(few))[0]
+            if rows.size < 16:
+                break
+            count = min(rows.size, s.sensors.few)
+            few = rows.take(np.unique(np.linspace(0, rows.size - 1, count).astype(int)))
+            r = self.residuals.at([zero], few)[0]
             sizes.append(float(np.nanmedian(np.abs(r), axis=0).mean()))
+        if not sizes:
+            return 0
         best = int(np.argmin(sizes))
         return best if sizes[best] < s.late * sizes[0] else 0
 
@@ -281,15 +308,13 @@ class ThroughNoise:
         return list(chosen), (model.hessian, model.score, theta)
 
     def _covariance(self, model: Quadratic) -> np.ndarray:
-        """Of fitted numbers, wider than the innovations say: f is curved."""
-        inverse = np.linalg.inv(model.hessian)
-        centred = model.scores - model.scores.mean(axis=0)
-        sandwich = inverse @ (centred.T @ centred) @ inverse
-        return self.settings.sensors.doubt**2 * np.asarray(inverse + sandwich)
+        """Of fitted numbers, wider than they say: f is curved, and blocks are few."""
+        few = interval_width(len(model.scores)) / interval_width(1000)
+        return (self.settings.sensors.doubt * few) ** 2 * model.covariance()
 
     def _notes(self, fit: SensorFit) -> tuple[str, ...]:
         least = 100 * np.expm1(self.settings.sensors.resolution * self.settings.sizes.factor)
         return (
-            f"{fit.noise}; the fit goes through it, but factors may be off by {least:.1g} %, and "
-            "those of light bodies by more",
+            f"{fit.noise}; the fit goes through it, but factors may be off by {least:.1g} %, those "
+            "of light bodies by more, and a wind of the size of the noise does not show",
         )

@@ -10,6 +10,9 @@ from windward.diagnosis.log import Log
 from windward.diagnosis.parameters import BIAS, observed_numbers
 from windward.diagnosis.residuals import Residuals, Rows
 
+SEVERAL = 3
+"""positions beyond which one alone does not show noise"""
+
 
 @dataclass(frozen=True)
 class SensorSettings:
@@ -19,6 +22,12 @@ class SensorSettings:
     """positions that miss by so many times what the velocities' misses explain may be noisy"""
     clear: float = 4.0
     """the same before anything is fitted"""
+    far: float = 6.0
+    """positions that miss by so many times more are noisy, if they alternate at all ..."""
+    large: float = 0.02
+    """... and miss by so much of their usual change in a step"""
+    rounding: float = 1e-3
+    """misses of a smaller share of a position's usual change in a step are no noise"""
     alternating: float = -0.28
     """correlation of a miss with the next one, from which on it is noise; -0.5 for noise alone"""
     piece: int = 100
@@ -47,7 +56,9 @@ class SensorSettings:
     """smallest θ that counts: the bias that the linearisation leaves"""
     doubt: float = 2.0
     """how much wider intervals are than the innovations say, for the same reason"""
-    windless: float = 3.0
+    block: int = 20
+    """consecutive steps that are left out together, to see what estimates hang on"""
+    windless: float = 4.0
     """w of so many times the velocities' noise is no error of the linearisation but a wind"""
 
 
@@ -103,7 +114,11 @@ def bias_beside(log: Log, nominal: Any, most: int = 200) -> tuple[Bias, ...]:
 
 
 def noisy(
-    residuals: Residuals, theta: np.ndarray, rows: Rows, ratio: float, alternating: float
+    residuals: Residuals,
+    theta: np.ndarray,
+    rows: Rows,
+    settings: SensorSettings,
+    ratio: float | None = None,
 ) -> bool:
     """Whether sensors are noisy: positions miss, and miss the other way in the next step.
 
@@ -115,17 +130,28 @@ def noisy(
         return False
     gap = residuals.dynamics.gap(rows.x_next, residuals.advance([theta], rows.x, rows.u)[0])
     follows = rows.run[1:] == rows.run[:-1]
-    ratios, correlations = [], []
+    usual = np.std(rows.x_next - rows.x, axis=0)
+    ratios, correlations, sizes = [], [], []
     for q, v in pairs:
         miss, other = (np.nan_to_num(gap[:, i]) for i in (q, v))
         slope, rest, size = regression(miss, other)
         speed = abs(slope) * MAD * float(np.median(np.abs(other)))
         cut = np.clip(rest, -3 * size, 3 * size)
         power = float(np.square(cut[:-1])[follows].sum())
+        sizes.append(size / max(float(usual[q]), 1e-300))
         ratios.append(size / max(speed, 1e-300))
         correlations.append(float((cut[1:] * cut[:-1])[follows].sum()) / max(power, 1e-300))
-    second = float(np.sort(correlations)[min(1, len(correlations) - 1)])
-    return bool(np.median(ratios) > ratio and second < alternating)
+    relative, size = float(np.median(ratios)), float(np.median(sizes))
+    least = settings.ratio if ratio is None else ratio
+    if size < settings.rounding or relative < least:
+        return False
+    # The second lowest of many, in case one alternates by chance.
+    lowest = float(np.sort(correlations)[1 if len(correlations) > SEVERAL else 0])
+    if lowest < settings.alternating:
+        return True
+    # Stiff joints forget where they were: their misses alternate little.
+    large = relative > settings.far and size > settings.large
+    return bool(large and np.mean(correlations) < -0.05)
 
 
 def regression(y: np.ndarray, x: np.ndarray) -> tuple[float, np.ndarray, float]:
@@ -145,4 +171,5 @@ def pairs_of(dynamics: Any, rows: Rows) -> np.ndarray:
     if "qvel" not in parts or len(parts["qpos"]) != len(parts["qvel"]):
         return np.zeros((0, 2), dtype=int)
     moves = np.ptp(rows.x, axis=0) > 0
-    return np.array([(q, v) for q, v in zip(parts["qpos"], parts["qvel"], strict=True) if moves[q]])
+    pairs = [(q, v) for q, v in zip(parts["qpos"], parts["qvel"], strict=True) if moves[q]]
+    return np.array(pairs, dtype=int).reshape(len(pairs), 2)

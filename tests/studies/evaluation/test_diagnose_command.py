@@ -71,7 +71,7 @@ def test_a_policy_a_disturbance_and_chosen_parameters(
 
 def test_flags_of_words_may_be_repeated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(
-        f"{HEAVY} delay=1 --change gravity=0.5 --parameters mass --parameters gravity --json "
+        f"{HEAVY} delay=1 --change gravity=0.5 --parameters mass --parameters gravity delay --json "
         f"--out {tmp_path}".split()
     )
     found = json.loads(capsys.readouterr().out)
