@@ -13,7 +13,7 @@ from windward.adapt.twin import Twin
 A = np.array([[0.9, 0.2], [-0.1, 0.8]])
 B = np.array([[0.5], [1.0]])
 K = np.array([[0.2, 0.3]])
-SETTINGS = MetricSettings(horizon=20, discount=0.9, states=6)
+SETTINGS = MetricSettings(free=0.0, horizon=20, discount=0.9, states=6)
 
 
 class Linear:
@@ -96,7 +96,9 @@ def test_rootx_of_a_hopper_has_no_weight() -> None:
         x = twin.step(x, base.predict(twin.observe(x))[0], None, False)[0]
     states = np.array(visited)
     scale = usual_change(states, 1e-3)
-    root = closed_loop_metric(twin, lambda x: base.predict(x)[0], states, scale, MetricSettings())
+    root = closed_loop_metric(
+        twin, lambda x: base.predict(x)[0], states, scale, MetricSettings(free=0.0)
+    )
     np.testing.assert_array_equal(root[:, 0], 0.0)
     size = np.square(root * scale).sum()
     np.testing.assert_allclose(size, twin.d_x, rtol=1e-9)

@@ -22,6 +22,8 @@ class JudgeSettings:
     rounds: tuple[tuple[int, float], ...] = ((4, 0.4), (8, 1.0), (16, 1.0))
     """simulated episodes of a verdict, and their length as a share of a whole one; the next round
     is played where the last one decided nothing"""
+    clear: float = 0.25
+    """share of the base policy's return that must be gained for short episodes to decide"""
     sure: float = 2.0
     """standard errors by which a mean paired difference must lie above 0"""
     worth: float = 0.01
@@ -77,7 +79,8 @@ def judged(
         steps = max(1, int(share * at.horizon))
         verdicts = simulated(at, candidates, at.draw(count, rng, recent), steps)
         best = verdicts[0]
-        if best.won(settings) or (not short and best.lost(settings)):
+        clear = not short or best.gain > settings.clear * abs(best.base)
+        if (best.won(settings) and clear) or (not short and best.lost(settings)):
             break
     return verdicts
 

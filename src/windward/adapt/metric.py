@@ -32,7 +32,7 @@ class MetricSettings:
     """least usual change of a coordinate, as a share of the largest"""
     alone: float = 1e-6
     """change of others, against its own, below which a coordinate moves nothing but itself"""
-    free: float = 0.0
+    free: float = 0.3
     """weight of such a coordinate, a position on which nothing depends"""
     outlier: float = 20.0
     """states that count so many times the median are left out: a contact was just missed there"""
