@@ -13,7 +13,7 @@ from windward.diagnosis.parameters import Sizes, parameters_of
 from windward.diagnosis.plausible import doubts_of
 from windward.diagnosis.residuals import Residuals, Rows
 from windward.diagnosis.wind import Axis, Coordinate, Model, Wind
-from windward.envs import Changed
+from windward.envs import Changed, Disturbed
 from windward.simulators import simulator
 
 SEED = 931
@@ -36,6 +36,16 @@ def test_another_time_step_is_no_change_of_parameters(factor: float) -> None:
     assert found.unexplained > 0.1
     assert any(f"positions move x{factor:.3g}" in note for note in found.notes)
     assert found.wind is None or not found.wind.axes
+
+
+def test_a_wind_is_no_other_time_step() -> None:
+    world = Disturbed(
+        gym.make("InvertedPendulum-v5"), "sine:amp=6/0/0,period=90", "force:pole", seed=SEED
+    )
+    found = ww.diagnose(None, world, steps=150, seed=SEED, threads=1)
+    assert not found.notes
+    assert found.wind.place == "force:pole"
+    assert found.unexplained < 0.01
 
 
 def test_another_unit_is_no_change_of_parameters() -> None:

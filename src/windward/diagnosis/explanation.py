@@ -46,6 +46,9 @@ class Settings:
     """shares of price and resolution that are tried until the fewest changes do as well as all"""
     alike: float = 1.1
     """the fewest changes may leave so much more than all of them together"""
+    accurate: tuple[float, float] = (1e-4, 4e-4)
+    """smallest standard deviation of a θ: the solver's tolerance; beside a wind, which is taken out
+    as if what it does were in proportion to it"""
     smallest: float = 0.02
     """changes of a smaller θ are not reported; in factors, 1 %"""
     delays: int = 8

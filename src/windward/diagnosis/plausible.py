@@ -114,15 +114,19 @@ def _pace(residuals: Residuals, found: Identified, rows: Rows) -> float | None:
     if not len(pairs):
         return None
     dynamics = residuals.dynamics
-    moved = dynamics.gap(rows.x_next, rows.x)
-    said = dynamics.gap(residuals.advance([found.theta], rows.x, rows.u)[0], rows.x)
+    predicted = residuals.advance([found.theta], rows.x, rows.u)[0]
+    said = dynamics.gap(predicted, rows.x)
+    miss = dynamics.gap(rows.x_next, predicted)
     paces = []
-    for q, _ in pairs:
-        y, x = np.nan_to_num(moved[:, q]), np.nan_to_num(said[:, q])
-        slope, _, size = regression(y, x)
+    for q, v in pairs:
+        x, y, speed = (np.nan_to_num(each) for each in (said[:, q], miss[:, q], miss[:, v]))
+        # What pushes a velocity moves its position too.
+        _, own, _ = regression(x, speed)
+        _, rest, _ = regression(y, speed)
+        slope, _, size = regression(rest, own)
         # A joint that hardly moves does not tell.
-        if size < 0.2 * abs(slope) * MAD * float(np.median(np.abs(x))):
-            paces.append(slope)
+        if size < 0.2 * MAD * float(np.median(np.abs(x))):
+            paces.append(1 + slope)
     if len(paces) < 0.5 * len(pairs):
         return None
     pace = float(np.median(paces))

@@ -145,7 +145,7 @@ class Selection:
         s, data = self.settings, self.data
         while True:
             solved = self._refit(theta, A[:, chosen], rows, how)
-            spread = covariance(solved, 1e-4)
+            spread = covariance(solved, s.accurate[bool(best.wind)])
             weak = weakest(solved.phi, spread, s)
             if weak is None:
                 break
