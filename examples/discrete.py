@@ -9,7 +9,7 @@ import numpy as np
 
 import windward as ww
 
-model = ww.bases.load("CartPole-v1")  # PPO and A2C of Stable-Baselines3 have logits too
+model = ww.policies.load("CartPole-v1")  # PPO and A2C of Stable-Baselines3 have logits too
 windy = gym.make("windward/WindyCartPole-v0", max_episode_steps=200)
 env = ww.RobustWrapper(windy, signal="pd3", logits=model, eta=0.1, seed=0)
 rng = np.random.default_rng(0)

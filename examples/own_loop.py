@@ -15,7 +15,7 @@ import windward as ww
 world = ww.envs.Changed(gym.make("Hopper-v5"), {"mass": 1.1})
 
 # The policy that adapts: it has a simulator of the Hopper as trained, and never touches the world.
-base = ww.bases.load("Hopper-v5")
+base = ww.policies.load("Hopper-v5")
 policy = ww.robustify(base, "Hopper-v5", signal="pd3", seed=0)
 
 x, _ = world.reset(seed=0)

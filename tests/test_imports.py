@@ -1,10 +1,9 @@
 """Imports point one way, and the core knows no environment, file or clock.
 
-types, checks, figures, atomic, files < core < linear, bases < simulators < envs < diagnosis < adapt
-< agents < studies < bench < cli. A module may import from layers before its own and from its own
-part; linear and bases do not know each other. Within studies it is
-runs < pages < evaluation < linear, training, learning < headroom, diagnosis,
-recovery.
+types, checks, figures, atomic, files < core < linear, policies < simulators < envs < diagnosis
+< adapt < agents < studies < bench < cli. A module may import from layers before its own and from
+its own part; linear and policies do not know each other. Within studies it is
+runs < pages < evaluation < linear, training, learning < headroom, diagnosis, recovery.
 The top-level ``windward/__init__.py`` gathers public names and is exempt; to import it is to import
 all that it gathers, so only layers after those may.
 """
@@ -18,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1] / "src" / "windward"
 LAYERS = [
     {"types", "checks", "figures", "atomic", "files"},
     {"core"},
-    {"linear", "bases"},
+    {"linear", "policies"},
     {"simulators"},
     {"envs"},
     {"diagnosis"},
@@ -124,9 +123,9 @@ def test_imports_point_one_way(module):
         ("windward.core.algorithm", "from pathlib import Path", True),
         ("windward.linear.runs", "from pathlib import Path", False),
         ("windward.linear.runs", "from windward.envs import x", True),
-        ("windward.linear.runs", "from windward.bases import x", True),
-        ("windward.bases.x", "from windward.simulators import y", True),
-        ("windward.simulators.x", "from windward.bases import y", False),
+        ("windward.linear.runs", "from windward.policies import x", True),
+        ("windward.policies.x", "from windward.simulators import y", True),
+        ("windward.simulators.x", "from windward.policies import y", False),
         ("windward.simulators.x", "from windward.envs import y", True),
         ("windward.envs.x", "from windward.simulators import y", False),
         ("windward.adapt.x", "from windward.envs import y", False),

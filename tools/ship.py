@@ -14,10 +14,10 @@ import gymnasium as gym
 import numpy as np
 
 from windward.agents import D4PG, Settings
-from windward.bases.fitted import fit_values
-from windward.bases.shipped import SHIPPED, load_base, save_base
+from windward.policies.fitted import fit_values
+from windward.policies.shipped import SHIPPED, load_base, save_base
 
-DATA = Path(__file__).resolve().parents[1] / "src" / "windward" / "bases" / "data"
+DATA = Path(__file__).resolve().parents[1] / "src" / "windward" / "policies" / "data"
 EPISODES = 100
 FITS: dict[str, dict[str, Any]] = {
     # A gait whose values change quickly from step to step, and which large draws throw over.

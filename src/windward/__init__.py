@@ -15,14 +15,12 @@ from windward import envs, simulators
 from windward.simulators import simulator
 
 if TYPE_CHECKING:
-    from windward import adapt, agents, bases, diagnosis, linear
+    from windward import adapt, agents, diagnosis, linear, policies
     from windward.adapt.faults import Fault
     from windward.adapt.policy import RobustPolicy, robustify
     from windward.adapt.sources import PD1, PD2, PD3, Own
     from windward.adapt.vector import RobustVectorWrapper
     from windward.adapt.wrapper import RobustWrapper
-    from windward.bases.fitted import fit_values
-    from windward.bases.storing import load_values, save_values
     from windward.core.algorithm import Algorithm
     from windward.core.parametrisations import mlp
     from windward.core.projections import dac_set, frobenius_ball
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from windward.diagnosis.entry import diagnose, diagnose_log
     from windward.diagnosis.recorder import Recorder
     from windward.linear.gpc import gpc
+    from windward.policies.fitted import fit_values
+    from windward.policies.storing import load_values, save_values
     from windward.simulators.fitting import fit_simulator
     from windward.simulators.learned_files import load_simulator, save_simulator
     from windward.types import Info, Plan, State, Transition
@@ -61,7 +61,6 @@ __all__ = [
     "agents",
     "bandit_gpc",
     "base_only",
-    "bases",
     "bpc",
     "dac_set",
     "diagnose",
@@ -78,6 +77,7 @@ __all__ = [
     "load_values",
     "mf_gpc",
     "mlp",
+    "policies",
     "robustify",
     "save_simulator",
     "save_values",
@@ -87,14 +87,14 @@ __all__ = [
 ]
 
 _HOMES = {
-    "windward": ["adapt", "agents", "bases", "diagnosis", "linear"],
+    "windward": ["adapt", "agents", "policies", "diagnosis", "linear"],
     "windward.adapt.faults": ["Fault"],
     "windward.adapt.policy": ["RobustPolicy", "robustify"],
     "windward.adapt.sources": ["PD1", "PD2", "PD3", "Own"],
     "windward.adapt.vector": ["RobustVectorWrapper"],
     "windward.adapt.wrapper": ["RobustWrapper"],
-    "windward.bases.fitted": ["fit_values"],
-    "windward.bases.storing": ["load_values", "save_values"],
+    "windward.policies.fitted": ["fit_values"],
+    "windward.policies.storing": ["load_values", "save_values"],
     "windward.core.algorithm": ["Algorithm"],
     "windward.core.parametrisations": ["mlp"],
     "windward.core.projections": ["dac_set", "frobenius_ball"],

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import tyro
 from rich.console import Console
@@ -140,9 +140,6 @@ class Train:
     """steps between evaluations"""
     eval_episodes: int = 10
     """episodes of an evaluation, without noise"""
-    backend: Literal["local", "ray"] = "local"
-    """where environments are stepped: in this process, or in Ray actors (pip install
-    'windward[ray]')"""
     video: bool = False
     """play an episode into episode.gif at the end"""
     settings: AgentSettings = field(default_factory=AgentSettings)
@@ -264,7 +261,6 @@ def _train(command: Train, console: Console) -> None:
             out=out,
             eval_every=command.eval_every,
             eval_episodes=command.eval_episodes,
-            backend=command.backend,
         )
         if command.video:
             agent.record(out / "episode.gif", command.seed)

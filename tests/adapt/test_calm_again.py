@@ -115,7 +115,7 @@ def test_M_that_was_set_stays_where_signals_are_doubted_and_episodes_fall() -> N
 
 @pytest.mark.parametrize("signal", ["pd1", "pd2"])
 def test_M_that_was_set_is_not_cut_to_a_small_ball(signal: str) -> None:
-    base = ww.bases.load("Pendulum-v1")
+    base = ww.policies.load("Pendulum-v1")
     env = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, model=base, learner="advantage")
     env.M = 0.3 * np.ones_like(env.M)
     x, _ = env.reset(seed=0)
@@ -211,7 +211,7 @@ def test_a_constant_wind_and_numbers_that_do_not_move_are_told() -> None:
 
 @pytest.mark.parametrize("signal", ["pd1", "pd2"])
 def test_signals_of_values_begin_with_little_noise(signal: str) -> None:
-    base = ww.bases.load("Pendulum-v1")
+    base = ww.policies.load("Pendulum-v1")
     options = {"learner": "advantage", "baseline": "regression", "model": base}
     env = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, **options)
     least = CARE_OF_NOISE if signal == "pd1" else CARE
@@ -246,7 +246,7 @@ def test_the_ball_shrinks_with_a_signal_that_grows_as_noise_shrinks() -> None:
 
 def test_values_do_no_harm_without_a_wind() -> None:
     """Their error can be told from its past, and noise of the usual size ruined the swing-up."""
-    base, played = ww.bases.load("Pendulum-v1"), []
+    base, played = ww.policies.load("Pendulum-v1"), []
     for adapts in (False, True):
         env: gym.Env = gym.make("Pendulum-v1")
         if adapts:

@@ -107,7 +107,7 @@ def test_replays_take_it_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     from windward.adapt import cma
 
     monkeypatch.setattr(cma, "ask", lambda state, rng: np.zeros((12, len(state.mean))))
-    base = ww.bases.load("Pendulum-v1")
+    base = ww.policies.load("Pendulum-v1")
     env = ww.envs.Disturbed(gym.make("Pendulum-v1"), "bias:value=0.2", channel="qvel")
     robust = ww.RobustWrapper(env, "pd3", model=base, learner="replay")
     x, _ = robust.reset(seed=3)

@@ -13,7 +13,7 @@ import windward as ww
 
 from .worlds import Plant, assert_same, drive, true_w, wind
 
-BASE = ww.bases.load("Pendulum-v1")
+BASE = ww.policies.load("Pendulum-v1")
 ADAM = optax.scale_by_adam()
 SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1}
 

@@ -14,7 +14,7 @@ from windward.adapt.flaw import Flaw
 
 from .worlds import assert_same, drive
 
-BASE = ww.bases.load("Pendulum-v1")
+BASE = ww.policies.load("Pendulum-v1")
 SINE = ww.envs.Sinusoid(0.35, 63)
 QUICK = ww.adapt.Search(
     every=10, horizon=40, starts=6, judges=6, at_most=20, margin=0.0, spread=0.0
@@ -63,7 +63,7 @@ def numbers(env):
 
 @pytest.mark.parametrize("name", ["Pendulum-v1", "InvertedPendulum-v5"])
 def test_without_a_disturbance_it_is_not_there(name):
-    base = ww.bases.load(name)
+    base = ww.policies.load(name)
     env = made(None, 120, name, model=base)
     alone, adapted = returns(world(None, 120, name), 3, base), returns(env, 3, base)
     np.testing.assert_array_equal(alone[0], adapted[0])
@@ -88,7 +88,7 @@ def test_a_sine_is_learned():
 
 @pytest.mark.slow
 def test_a_pendulum_that_fell_stands():
-    base = ww.bases.load("InvertedPendulum-v5")
+    base = ww.policies.load("InvertedPendulum-v5")
     push = ww.envs.Sinusoid(np.array([0, 0.1]), 90)
     settings = {"disturbance": push, "length": 1000, "name": "InvertedPendulum-v5"}
     assert max(returns(world(**settings), 8, base)[1]) < 100

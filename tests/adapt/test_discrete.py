@@ -200,7 +200,7 @@ def test_it_learns_the_better_action():
 
 def test_pd1_by_hand():
     """TD error times (one-hot - probabilities), d_w = |U| (deviation 3)."""
-    model = ww.bases.load("CartPole-v1")
+    model = ww.policies.load("CartPole-v1")
     env = ww.RobustWrapper(gym.make("CartPole-v1"), "pd1", model=model, logits=model, eta=1e-4)
     critic = model.critic
     x, _ = env.reset(seed=0)

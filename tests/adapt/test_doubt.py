@@ -151,7 +151,7 @@ def test_a_file_holds_all_of_it() -> None:
 
 def episode(env: ww.RobustWrapper, seed: int) -> tuple[float, np.ndarray, list[bool]]:
     """Return, what was added to the base actions, and whether an episode was the base policy's."""
-    act = ww.bases.predictor(load_model("shipped", "Pendulum-v1"), env.action_space)
+    act = ww.policies.predictor(load_model("shipped", "Pendulum-v1"), env.action_space)
     x, _ = env.reset(seed=seed)
     total, added, rests, done = 0.0, [], [], False
     while not done:
@@ -217,7 +217,7 @@ def test_episodes_that_are_left_before_their_end_do_not_rest_for_ever(
 ) -> None:
     env = harmful(monkeypatch)
     episode(env, 0)  # with whose end returns are asked
-    act = ww.bases.predictor(load_model("shipped", "Pendulum-v1"), env.action_space)
+    act = ww.policies.predictor(load_model("shipped", "Pendulum-v1"), env.action_space)
     resting = []
     for seed in range(4):
         x, _ = env.reset(seed=seed)

@@ -17,7 +17,7 @@ from windward.adapt.replayed import Boxed, Drawn, nothing
 
 from .worlds import assert_same
 
-CART = ww.bases.load("CartPole-v1")
+CART = ww.policies.load("CartPole-v1")
 WIND = "sine:amp=8,period=80,phase=random"
 QUICK = ww.adapt.Search(
     every=10, horizon=40, starts=6, judges=6, at_most=20, margin=0.0, spread=0.0, per_episode=1

@@ -231,7 +231,7 @@ def test_each_kind_is_said_once():
 
 @pytest.mark.parametrize("how", ["raises", "nan", "shape"])
 def test_logits_that_fail(how):
-    model = ww.bases.load("CartPole-v1")
+    model = ww.policies.load("CartPole-v1")
     logits = failing(model.logits, how)
     env = ww.RobustWrapper(
         gym.make("CartPole-v1"), lambda x, u, reward, x_next: x, logits=logits, h=1, eta=1e-2,
@@ -255,7 +255,7 @@ def test_logits_that_fail(how):
 
 @pytest.mark.parametrize("value", [7, -1, np.nan])
 def test_discrete_base_action(value):
-    model = ww.bases.load("CartPole-v1")
+    model = ww.policies.load("CartPole-v1")
     env = ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=model, h=1)
     env.reset(seed=0)
     with pytest.warns(ww.Fault, match="action"):

@@ -216,7 +216,7 @@ def pendulum(scale: float, guard: bool = False) -> ww.RobustWrapper:
 def run(env: ww.RobustWrapper, seed: int) -> np.ndarray:
     """ŵ of an episode."""
     seen = []
-    act = ww.bases.predictor(load_model("shipped", "Pendulum-v1"), env.action_space)
+    act = ww.policies.predictor(load_model("shipped", "Pendulum-v1"), env.action_space)
     x, _ = env.reset(seed=seed)
     done = False
     while not done:

@@ -13,7 +13,7 @@ def agent(env_id, env):
     """Actions inside the space: of a trained policy, a bit off, or any."""
     rng = np.random.default_rng(3)
     if env_id == "Pendulum-v1":
-        model = ww.bases.load(env_id)
+        model = ww.policies.load(env_id)
         return lambda x: np.clip(
             model.predict(x)[0] + 0.2 * rng.normal(size=1), -2.0, 2.0
         ).astype(np.float32)  # fmt: skip
@@ -44,7 +44,7 @@ def assert_same_bits(a, b):
 
 
 def wrapped(env_id, **settings):
-    logits = {"logits": ww.bases.load(env_id)} if env_id == "CartPole-v1" else {}
+    logits = {"logits": ww.policies.load(env_id)} if env_id == "CartPole-v1" else {}
     return ww.RobustWrapper(gym.make(env_id), "pd3", **logits, **settings)
 
 

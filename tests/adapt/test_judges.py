@@ -33,7 +33,7 @@ def at() -> Situation:
     env = gym.make("InvertedPendulum-v5")
     env.reset(seed=0)
     sim = ww.simulator(env, noisy=False)
-    base = ww.bases.load("InvertedPendulum-v5")
+    base = ww.policies.load("InvertedPendulum-v5")
 
     def policy(x: np.ndarray) -> np.ndarray:
         return np.asarray(base.predict(x)[0]) + np.float32(2.5)

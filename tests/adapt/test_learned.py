@@ -11,7 +11,7 @@ import windward as ww
 
 from .worlds import assert_same, drive
 
-BASE = ww.bases.load("Pendulum-v1")
+BASE = ww.policies.load("Pendulum-v1")
 SINE = ww.envs.Sinusoid(0.35, 63)
 QUICK = ww.adapt.Search(
     every=10, horizon=40, starts=6, judges=6, at_most=20, margin=0.0, spread=0.0
@@ -151,7 +151,7 @@ def test_other_forms_take_it_too(learned):
 
 @pytest.mark.slow
 def test_discrete_actions():
-    base = ww.bases.load("CartPole-v1")
+    base = ww.policies.load("CartPole-v1")
     sim = ww.fit_simulator("CartPole-v1", base, **SMALL)
     env = ww.envs.Disturbed(gym.make("CartPole-v1"), "sine:amp=8,period=80", "force:cart")
     robust = ww.RobustWrapper(env, "pd3", logits=base, simulator=sim, search=QUICK)

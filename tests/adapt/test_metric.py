@@ -89,7 +89,7 @@ def test_states_at_which_the_physics_breaks_down_are_left_out() -> None:
 def test_rootx_of_a_hopper_has_no_weight() -> None:
     sim = ww.simulator(gym.make("Hopper-v5"), noisy=False)
     sim.env.reset(seed=0)
-    base = ww.bases.load("Hopper-v5")
+    base = ww.policies.load("Hopper-v5")
     twin, x, visited = Twin(sim, sim, threads=1), sim.state()[None], []
     for _ in range(40):
         visited.append(x[0])

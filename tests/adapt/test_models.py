@@ -63,7 +63,7 @@ def test_models_whose_actions_do_not_fit():
 
 def test_by_id_and_discrete():
     """Logits are the model's own where it has some."""
-    model = ww.bases.load("CartPole-v1")
+    model = ww.policies.load("CartPole-v1")
     policy = ww.robustify(model, "CartPole-v1", "pd3", h=2, eta=1e-3)
     env = gym.make("CartPole-v1")
     x, _ = env.reset(seed=0)
@@ -87,7 +87,7 @@ def test_hidden_states_are_refused():
 
 def test_a_position_on_which_no_motion_depends_may_be_hidden():
     """Hopper's observation leaves out how far it is: ŵ is 0 there, and tells the push elsewhere."""
-    model, env = ww.bases.load("Hopper-v5"), gym.make("Hopper-v5")
+    model, env = ww.policies.load("Hopper-v5"), gym.make("Hopper-v5")
     policy = ww.robustify(model, env, "pd3", learner="mf-gpc", eta=0.0, sigma=0.0)
     world = ww.envs.Disturbed(gym.make("Hopper-v5"), "bias:value=0.01", channel="qvel")
     x, _ = world.reset(seed=0)

@@ -183,7 +183,7 @@ def test_weights_choose_what_is_cancelled():
 
 @pytest.mark.parametrize("kind", PEERS)
 def test_a_pendulum_in_constant_wind(kind):
-    policy = ww.bases.load("Pendulum-v1")
+    policy = ww.policies.load("Pendulum-v1")
 
     def angle(wrap):
         env = wrap(ww.envs.Disturbed(gym.make("Pendulum-v1"), "bias:value=0.15", "qvel"))

@@ -66,7 +66,7 @@ def test_the_environment_is_not_stepped():
 @pytest.mark.parametrize("signal", ["pd2", "pd3"])
 def test_predict_without_observe(signal):
     """ŵ and the correction stay current, M stays as it is."""
-    model = ww.bases.load("Pendulum-v1")
+    model = ww.policies.load("Pendulum-v1")
     policies = [
         ww.robustify(model, gym.make("Pendulum-v1"), signal, M0=np.full((3, 1, d_w), 0.2),
                      **{**SETTINGS, "eta": eta})

@@ -12,7 +12,7 @@ from windward.adapt.predictable import LEAST, Predictable
 from windward.adapt.record import Record
 from windward.adapt.sources import Happened
 
-BASE = ww.bases.load("Pendulum-v1")
+BASE = ww.policies.load("Pendulum-v1")
 T = np.arange(600)
 RNG = np.random.default_rng(0)
 WINDS = {

@@ -8,7 +8,7 @@ import windward as ww
 from windward.adapt.record import FORECAST_BOUND, PIECE, Record, Start, begins
 from windward.adapt.replay import replay
 from windward.adapt.replayed import Boxed, nothing
-from windward.bases.policies import predictor
+from windward.policies.predictor import predictor
 
 from .worlds import Plant, wind
 
@@ -36,7 +36,7 @@ class Spy:
 
 def recorded(name, row, steps, channel="qvel", disturbance=None):
     """A wrapper with M in use that does not change, after one episode, and its rewards."""
-    base = ww.bases.load(name)
+    base = ww.policies.load(name)
     wind = WORLDS[name][0] if disturbance is None else disturbance
     inner = ww.envs.Disturbed(gym.make(name), wind, channel=channel)
     env = ww.RobustWrapper(inner, "pd3", model=base, learner="replay", search=NEVER)
@@ -54,7 +54,7 @@ def recorded(name, row, steps, channel="qvel", disturbance=None):
 def replayed(env, starts, candidates, gamma=1.0, simulator=None):
     """A replay with the simulator and the policy of a wrapper."""
     space, simulator = env.action_space, simulator or env._module.teacher.simulator
-    policy = Boxed(space, predictor(ww.bases.load(env.spec.id), space))
+    policy = Boxed(space, predictor(ww.policies.load(env.spec.id), space))
     return replay(simulator, policy, starts, np.asarray(candidates, float), gamma)[0]
 
 

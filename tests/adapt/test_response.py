@@ -154,14 +154,14 @@ def test_what_is_too_large_is_refused_by_name():
 
 
 def test_discrete_actions_are_refused():
-    model = ww.bases.load("CartPole-v1")
+    model = ww.policies.load("CartPole-v1")
     with pytest.raises(ValueError, match="'response' is for continuous actions"):
         ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=model, learner="response")
 
 
 def test_with_a_simulator_observations_stand_for_states():
     """Pendulum has two numbers of state, which PD3 is in, and shows three."""
-    model = ww.bases.load("Pendulum-v1")
+    model = ww.policies.load("Pendulum-v1")
     env = ww.RobustWrapper(gym.make("Pendulum-v1"), "pd3", model=model, learner="response")
     x, _ = env.reset(seed=0)
     for _ in range(3):

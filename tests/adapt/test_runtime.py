@@ -17,7 +17,7 @@ from windward.adapt.supervisor import SupervisorSettings
 from .worlds import assert_same
 
 POLE, HOPPER, SWING = "InvertedPendulum-v5", "Hopper-v5", "Pendulum-v1"
-POLICY = {name: ww.bases.load(name) for name in (POLE, HOPPER, SWING)}
+POLICY = {name: ww.policies.load(name) for name in (POLE, HOPPER, SWING)}
 WIND = "sine:amp=1.5,period=30"
 SOON = JudgeSettings(rounds=((4, 0.8),))  # fewer episodes of a verdict
 QUIET = SupervisorSettings(ready=10**9)  # no long searches
@@ -487,7 +487,7 @@ def test_what_cannot_be_had_is_said_with_the_remedy(options: Any, match: str) ->
 def test_other_signals_and_actions_are_refused() -> None:
     with pytest.raises(ValueError, match=r"'matching' cannot be had.*simulator of the nominal"):
         ww.RobustWrapper(gym.make(POLE), "pd2", model=POLICY[POLE], learner="matching")
-    cart = ww.bases.load("CartPole-v1")
+    cart = ww.policies.load("CartPole-v1")
     with pytest.raises(ValueError, match=r"'search' cannot be had.*continuous"):
         ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=cart, learner="search")
 
@@ -510,7 +510,7 @@ def test_the_old_name_warns_with_the_new_one() -> None:
 
 
 def test_a_correction_that_is_late_leaves_the_base_action() -> None:
-    base = ww.bases.load("Pendulum-v1")
+    base = ww.policies.load("Pendulum-v1")
     env = ww.envs.Disturbed(gym.make("Pendulum-v1"), "bias:value=0.2", "qvel")
     policy = ww.robustify(base, env, "pd3", live=True, learner="matching", deadline=10.0, seed=1)
     x, _ = env.reset(seed=5)

@@ -32,7 +32,7 @@ def steps_of(env, act, n, seed=0):
 def test_pd3_is_the_injected_disturbance(env_id, channel, part):
     inner = ww.envs.Disturbed(gym.make(env_id), ww.envs.Uniform(0.02), channel=channel)
     env = ww.RobustWrapper(inner, "pd3")
-    model = ww.bases.load(env_id)
+    model = ww.policies.load(env_id)
     for _, told, *_, info in steps_of(env, lambda x: model.predict(x)[0], 15):
         w = np.zeros(len(told["w_hat"]))
         w[part] = info["disturbance"][channel]
@@ -59,7 +59,7 @@ def test_pd3_in_observation_coordinates():
 @pytest.fixture(scope="module")
 def cart():
     """A policy whose episodes can end, and an agent that lets them."""
-    model = ww.bases.load("InvertedPendulum-v5")
+    model = ww.policies.load("InvertedPendulum-v5")
     return model, lambda x: np.array([3.0 * np.sign(x[1]) * -1], np.float32)
 
 
@@ -139,7 +139,7 @@ class Unknown(Plant):
 
 
 def test_auto_takes_the_strongest():
-    base = ww.bases.load("Pendulum-v1")
+    base = ww.policies.load("Pendulum-v1")
 
     class Both(VectorValues):
         critic = ScalarValues()

@@ -245,7 +245,7 @@ def test_one_bad_row_does_not_touch_the_others(x64):
 
 def test_vectorised_cartpole():
     """An environment that is a vector of itself, with discrete actions."""
-    model = ww.bases.load("CartPole-v1")
+    model = ww.policies.load("CartPole-v1")
     inner = gym.make_vec("CartPole-v1", 3, vectorization_mode="vector_entry_point")
     env = ww.RobustVectorWrapper(inner, "auto", model=model, logits=model, h=H, eta=1e-3)
     assert env.signal == "pd2"
@@ -263,7 +263,7 @@ def test_vectorised_cartpole():
 def test_processes_of_their_own():
     """A user's function and PD2 need no environment; PD3 does, and says so."""
     makers = [partial(gym.make, "Pendulum-v1", max_episode_steps=4)] * 2
-    model = ww.bases.load("Pendulum-v1")
+    model = ww.policies.load("Pendulum-v1")
     inner = AsyncVectorEnv(makers, context="forkserver", shared_memory=False)
     try:
         for signal in ("pd2", lambda x, u, reward, x_next: x_next - x):

@@ -8,7 +8,7 @@ import windward as ww
 
 from .worlds import Plant, ScalarValues, assert_same, drive, true_w, wind
 
-BASE = ww.bases.load("Pendulum-v1")
+BASE = ww.policies.load("Pendulum-v1")
 SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1}
 
 

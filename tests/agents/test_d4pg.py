@@ -11,7 +11,7 @@ import pytest
 from windward import files
 from windward.agents import D4PG, NotFinite
 from windward.agents.actors import Actors
-from windward.bases.features import Features, random_projection
+from windward.policies.features import Features, random_projection
 
 SMALL: dict[str, Any] = {
     "widths": (16, 16), "num_atoms": 5, "v_min": -500.0, "v_max": 500.0, "batch_size": 32,

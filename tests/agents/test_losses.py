@@ -8,8 +8,8 @@ import scipy.special
 
 from windward.agents import losses
 from windward.agents.losses import Batch
-from windward.bases import critics, networks
-from windward.bases.networks import init_mlp
+from windward.policies import critics, networks
+from windward.policies.networks import init_mlp
 
 # Compiled whole: one program for each shape, not one for each operation.
 critic_goal, critic_loss = jax.jit(losses.critic_goal), jax.jit(losses.critic_loss)

@@ -11,7 +11,7 @@ from windward.agents.crew import Crew
 from windward.agents.learner import Learner, Rule, init, update, vector_step
 from windward.agents.losses import Batch
 from windward.agents.pipeline import Pipeline
-from windward.bases.networks import critic
+from windward.policies.networks import critic
 
 RULE = Rule((-10.0, 10.0, 5), 1e-3, 40.0, 1.0, penalty=0.1, period=3, horizon=10.0)
 

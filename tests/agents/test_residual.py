@@ -193,7 +193,7 @@ def test_a_thousand_hostile_steps():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"signal": "pd1", "model": ww.bases.load("Pendulum-v1")}, "gradient in the action"),
+        ({"signal": "pd1", "model": ww.policies.load("Pendulum-v1")}, "gradient in the action"),
         ({"scales": 0.1}, "does not know scales; its settings are scale, sigma"),
         ({"scale": 0.0}, "scale must be greater than 0"),
         ({"gamma": 1.5}, "gamma must lie in"),

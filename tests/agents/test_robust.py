@@ -14,7 +14,7 @@ from windward import envs
 from windward.agents import D4PG, Robust
 from windward.agents.actors import Actors
 from windward.agents.adaptation import Adaptation, peek
-from windward.bases.networks import policy_numpy
+from windward.policies.networks import policy_numpy
 
 SMALL: dict[str, Any] = {
     "widths": (16, 16), "num_atoms": 5, "v_min": -500.0, "v_max": 500.0, "batch_size": 32,
@@ -347,8 +347,6 @@ def test_bad_settings_are_named(robust: Any, message: str) -> None:
 def test_what_cannot_work_is_refused_before_work() -> None:
     with pytest.raises(ValueError, match="sigma must be greater than 0 for signal 'pd1'"):
         make({"signal": "pd1"}, sigma=0.0)
-    with pytest.raises(ValueError, match=r"backend='ray'.*use backend='local'"):
-        make(PD2).learn(100, backend="ray")
     with pytest.raises(ValueError, match="eta is for training with the module on"):
         Robust(eta=1.0)
 

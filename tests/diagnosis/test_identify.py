@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.bases import load
 from windward.diagnosis import changes
 from windward.diagnosis.parameters import Sizes, atoms_of, parameters_of
 from windward.diagnosis.places import lateness, possible, ranking
 from windward.diagnosis.residuals import Direction, Residuals, Rows
 from windward.diagnosis.wind import Wind
 from windward.envs import Changed, Disturbed
+from windward.policies import load
 from windward.simulators import simulator
 from windward.simulators.parameters import MujocoParameters
 

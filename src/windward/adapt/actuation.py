@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward.adapt.engine import Engine
-from windward.bases.actions import ActionCode
+from windward.policies.actions import ActionCode
 
 Rows = np.ndarray
 

@@ -20,11 +20,11 @@ from windward.adapt.replayed import Boxed, Drawn, Replayed
 from windward.adapt.runtime import Runtime
 from windward.adapt.search import Search
 from windward.adapt.sources import PD3, ObservedPD3, Source
-from windward.bases.policies import logits_of, predictor
-from windward.bases.sb3 import critic_of, library_of
 from windward.core.algorithm import Algorithm
 from windward.core.choices import GRADIENTS
 from windward.core.recipes import dmf_gpc, mf_gpc
+from windward.policies.predictor import logits_of, predictor
+from windward.policies.sb3 import critic_of, library_of
 from windward.simulators import Simulator
 from windward.simulators.learned import LearnedSimulator, percent
 

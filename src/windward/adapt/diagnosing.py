@@ -16,8 +16,8 @@ from windward.adapt.runtime import Runtime, Timely, state_from_observations, sta
 from windward.adapt.sources import PD3, ObservedPD3, Source
 from windward.adapt.supervisor import Parts, SupervisorSettings
 from windward.adapt.winds import WindSettings
-from windward.bases.policies import predictor
 from windward.diagnosis.identify import Settings as DiagnosisSettings
+from windward.policies.predictor import predictor
 from windward.simulators.simulator import Simulator
 
 AUTO = "auto"

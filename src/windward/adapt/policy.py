@@ -14,7 +14,7 @@ from windward.adapt.finding import find_source
 from windward.adapt.reports import Report
 from windward.adapt.shell import Shell
 from windward.adapt.vector import within_reach
-from windward.bases.sb3 import Inputs, library_of
+from windward.policies.sb3 import Inputs, library_of
 
 
 class RobustPolicy(Shell):

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import gymnasium as gym
 import numpy as np
 
-from windward.bases.actions import ActionCode
+from windward.policies.actions import ActionCode
 
 Luck = Callable[[np.random.Generator, int], np.ndarray]
 """what is drawn in a replay of so many steps, (horizon, k)"""

@@ -18,8 +18,8 @@ from windward.adapt.shell import Shell
 from windward.adapt.sources import Source
 from windward.adapt.vector import final_rows
 from windward.adapt.wrapper import RobustWrapper
-from windward.bases.actions import ActionCode
-from windward.bases.sb3 import library_of
+from windward.policies.actions import ActionCode
+from windward.policies.sb3 import library_of
 
 try:
     from stable_baselines3.common.buffers import ReplayBuffer

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from windward import checks
-from windward.bases.critics import Critic, VectorCritic
-from windward.bases.sb3 import critic_of
-from windward.bases.values import Values
 from windward.core import signals
 from windward.core.signals import Signal
+from windward.policies.critics import Critic, VectorCritic
+from windward.policies.sb3 import critic_of
+from windward.policies.values import Values
 from windward.simulators import Simulator
 from windward.simulators.learned import LearnedSimulator
 
@@ -113,8 +113,8 @@ def _online(values: Any) -> Values | None:
 class PD1(_Plain):
     """ŵ_t = (c_t + γV(x_{t+1}) - Q(x_t, u_t)) Σ⁻¹n_t (`eq:efficient1`), from scalar values.
 
-    `critic` has V and Q in units of reward: a critic of `bases`, fitted values, or a model that has
-    one (D4PG; off-policy models of Stable-Baselines3 and SBX).
+    `critic` has V and Q in units of reward: a critic of `policies`, fitted values, or a model that
+    has one (D4PG; off-policy models of Stable-Baselines3 and SBX).
     """
 
     name, d_w, signal, sees_reward = "pd1", None, signals.SIGNALS["pd1"], True
@@ -144,8 +144,8 @@ def scalar_of(values: Any) -> Critic:
 class PD2(_Plain):
     """ŵ_t = c(x_t) + γV(x_{t+1}) - Q(x_t, u_t) for vector costs c(x) = φ(x) (`eqn:pd2`).
 
-    `values` has c, V and Q, rows of d_w numbers: vector values of `bases`, fitted values, a policy
-    that came with the package, or D4PG with a vector head.
+    `values` has c, V and Q, rows of d_w numbers: vector values of `policies`, fitted values, a
+    policy that came with the package, or D4PG with a vector head.
     """
 
     name, signal = "pd2", signals.SIGNALS["pd2"]

@@ -9,9 +9,9 @@ import numpy as np
 
 from windward.agents.adaptation import Adaptation, peek
 from windward.agents.replay import NStep
-from windward.bases.actions import ActionCode
-from windward.bases.features import Features
-from windward.bases.networks import Params, policy_numpy
+from windward.policies.actions import ActionCode
+from windward.policies.features import Features
+from windward.policies.networks import Params, policy_numpy
 
 
 def maker(env: Any) -> tuple[Callable[..., gym.Env], str | None]:

@@ -14,7 +14,7 @@ from windward.agents.replay import Replay
 from windward.agents.robust import Robust, as_robust
 from windward.agents.settings import Settings
 from windward.agents.training import Training, as_numpy
-from windward.bases.features import Features, fingerprint
+from windward.policies.features import Features, fingerprint
 
 AGENT, CHECKPOINT = "windward.D4PG", "windward.D4PG checkpoint"
 REPLAY = "replay/"

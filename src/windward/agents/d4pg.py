@@ -20,10 +20,10 @@ from windward.agents.training import Plan, Training, as_numpy, seed_of
 from windward.agents.valuing import Valuing, simulated
 from windward.agents.video import record
 from windward.atomic import prepare
-from windward.bases.actions import ActionCode
-from windward.bases.critics import NetworkCritic, VectorCritic
-from windward.bases.features import as_features, from_file
-from windward.bases.networks import policy_numpy
+from windward.policies.actions import ActionCode
+from windward.policies.critics import NetworkCritic, VectorCritic
+from windward.policies.features import as_features, from_file
+from windward.policies.networks import policy_numpy
 
 
 class D4PG:
@@ -215,7 +215,6 @@ class D4PG:
         out: str | Path | None = None,
         eval_every: int = 10_000,
         eval_episodes: int = 5,
-        backend: str = "local",
     ) -> "D4PG":
         """Learns until `num_timesteps` reaches `total_timesteps`.
 
@@ -223,17 +222,12 @@ class D4PG:
         last.npz with everything; a later call on the same folder goes on from there, with the
         same settings and evaluations. `callback` is called after every evaluation and stops
         learning by returning False.
-
-        `backend` "ray" steps each environment in a Ray actor of its own, on this machine or a
-        cluster; lost actors are replaced. Chunks of steps are then learned from as they arrive, so
-        the same seed does not give the same floats; with "local" it does.
         """
         checks.integer("total_timesteps", total_timesteps, 1)
         evaluation = {
             "eval_every": checks.integer("eval_every", eval_every, 1),
             "eval_episodes": checks.integer("eval_episodes", eval_episodes, 1),
         }
-        checks.choice("backend", backend, ("local", "ray"))
         if callback is not None and not callable(callback):
             raise ValueError(
                 "callback must be a function of the agent, called after every evaluation; got "
@@ -241,11 +235,6 @@ class D4PG:
             )
         if self._learning:
             raise ValueError("this agent is learning already: learn cannot be called in a callback")
-        if backend == "ray" and self.settings.robust.on:
-            raise ValueError(
-                "backend='ray' steps environments in other processes, and robust= has one M that "
-                "follows each step of all: use backend='local', or 'ray' without robust"
-            )
         folder = None if out is None else Path(out)
         training, identity, chosen = self._training, self._identity, self.settings
         if folder is not None:
@@ -282,7 +271,7 @@ class D4PG:
         self._learning = True
         try:
             running.run(
-                training, plan, self._make, self._features, sizes, backend, progress_bar,
+                training, plan, self._make, self._features, sizes, progress_bar,
                 self._source,
             )  # fmt: skip
         finally:

@@ -9,9 +9,9 @@ import numpy as np
 import optax
 
 from windward.agents.losses import Batch, critic_goal, critic_loss, policy_gradient
-from windward.bases.networks import Params, init_mlp
-from windward.bases.networks import policy as policy_of
-from windward.bases.td import td_loss
+from windward.policies.networks import Params, init_mlp
+from windward.policies.networks import policy as policy_of
+from windward.policies.td import td_loss
 
 
 class Rule(NamedTuple):

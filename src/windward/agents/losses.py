@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from windward.bases.critics import value_of
-from windward.bases.networks import Params, critic, forward, policy
-from windward.bases.td import squared_loss, td_goal
+from windward.policies.critics import value_of
+from windward.policies.networks import Params, critic, forward, policy
+from windward.policies.td import squared_loss, td_goal
 
 LIMIT = 2.0
 """what the policy's output before tanh may reach for nothing: tanh(2) = 0.96"""

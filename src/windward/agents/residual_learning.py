@@ -11,9 +11,9 @@ from windward.adapt.sources import Happened
 from windward.agents import learner
 from windward.agents.replay import NStep, Replay
 from windward.agents.training import as_numpy
-from windward.bases.actions import ActionCode
-from windward.bases.networks import policy_numpy
-from windward.bases.vectors import horizon
+from windward.policies.actions import ActionCode
+from windward.policies.networks import policy_numpy
+from windward.policies.vectors import horizon
 
 LARGEST = 1e30
 """of a number that is learned from: sums of its squares and of a few of it are finite"""

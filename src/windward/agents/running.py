@@ -2,19 +2,17 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
-from typing import Any
 
 import gymnasium as gym
 from threadpoolctl import threadpool_limits
 
 from windward.adapt.sources import Source
-from windward.agents import remote
 from windward.agents.actors import Actors
 from windward.agents.crew import Crew
 from windward.agents.pipeline import Pipeline
 from windward.agents.progress import Progress
 from windward.agents.training import Plan, Training, seed_of
-from windward.bases.features import Features
+from windward.policies.features import Features
 
 
 def run(
@@ -23,7 +21,6 @@ def run(
     make: Callable[..., gym.Env],
     features: Features | None,
     sizes: tuple[int, int, int],
-    backend: str,
     progress_bar: bool,
     source: Callable[[list[gym.Env], list[int]], Source],
 ) -> None:
@@ -42,17 +39,9 @@ def run(
             values=chosen.robust.update in ("both", "values"),
             base=chosen.robust.update in ("both", "base"),
         )
-        actors: Any
-        segment: Callable[..., bool]
-        if backend == "ray":
-            start = seed_of(training.seed, 6, training.timesteps)
-            actors = remote.RemoteActors(make, chosen, features, sizes, start)
-            segment = remote.segment
-        else:
-            actors = Actors(
-                make, chosen.num_envs, chosen.sigma, training.recent, features, adaptation=module
-            )
-            segment = Training.segment
+        actors = Actors(
+            make, chosen.num_envs, chosen.sigma, training.recent, features, adaptation=module
+        )
         stack.enter_context(closing(actors))
         training.log.open(plan.folder)
         stack.callback(training.log.close)
@@ -68,7 +57,7 @@ def run(
                     at = training.timesteps
                     seeds = [seed_of(first, 7, at, i) for i in range(chosen.num_envs)]
                     module.source = source(actors.envs, seeds)
-                going = segment(training, plan, actors, pipeline, progress)
+                going = training.segment(plan, actors, pipeline, progress)
         except BaseException:
             # Stopped in the middle: what was learned until then is this agent's all the same.
             with suppress(Exception):

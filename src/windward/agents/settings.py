@@ -7,7 +7,7 @@ from typing import Any
 from windward import checks
 from windward.agents.learner import Rule
 from windward.agents.robust import Robust, as_robust
-from windward.bases.vectors import horizon
+from windward.policies.vectors import horizon
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from windward.agents.pipeline import Pending, Pipeline
 from windward.agents.progress import Log, Progress
 from windward.agents.replay import NStep, Replay
 from windward.agents.settings import Settings
-from windward.bases.networks import Params
+from windward.policies.networks import Params
 
 LOSSES = ("critic_loss", "policy_loss", "vector_loss")
 

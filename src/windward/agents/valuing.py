@@ -9,10 +9,10 @@ import numpy as np
 from windward import checks, simulators
 from windward.adapt.sources import PD1, PD2, PD3, Source
 from windward.agents.robust import Robust
-from windward.bases.critics import NetworkCritic, VectorCritic
-from windward.bases.features import Features
-from windward.bases.networks import Params
-from windward.bases.vectors import CriticUnits, VectorHead
+from windward.policies.critics import NetworkCritic, VectorCritic
+from windward.policies.features import Features
+from windward.policies.networks import Params
+from windward.policies.vectors import CriticUnits, VectorHead
 
 
 class Valuing(NamedTuple):

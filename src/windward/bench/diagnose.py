@@ -17,14 +17,14 @@ import numpy as np
 from mujoco import minimize, rollout
 
 from windward.adapt import cma
-from windward.bases import load
-from windward.bases.shipped import SHIPPED
 from windward.diagnosis import Log, Recorder, diagnose_log
 from windward.diagnosis.blocks import split
 from windward.diagnosis.fit import Whitening, whitened
 from windward.diagnosis.parameters import Parameter, Sizes, parameters_of
 from windward.diagnosis.residuals import Residuals, Rows
 from windward.envs import Changed, Disturbed
+from windward.policies import load
+from windward.policies.shipped import SHIPPED
 from windward.simulators import simulator
 from windward.simulators.mujoco import FULL
 from windward.simulators.parameters import arrays_of

@@ -11,8 +11,8 @@ import gymnasium as gym
 import numpy as np
 
 from windward.adapt import PD2, RobustVectorWrapper, RobustWrapper
-from windward.bases import load
 from windward.envs import Changed
+from windward.policies import load
 from windward.studies.runs.results import versions
 
 ENV = "Hopper-v5"

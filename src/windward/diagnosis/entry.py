@@ -12,7 +12,6 @@ import numpy as np
 from rich.console import Console
 
 from windward import checks
-from windward.bases.policies import predictor
 from windward.diagnosis.diagnosis import Diagnosis
 from windward.diagnosis.identify import Settings, identify
 from windward.diagnosis.learned import LearnedDynamics
@@ -25,6 +24,7 @@ from windward.diagnosis.result import Parts, result_of
 from windward.diagnosis.rows import Nominal, check_function, lost_steps, rows_of, scale_of, without
 from windward.diagnosis.sensors import bias_beside
 from windward.diagnosis.wind import wind_of
+from windward.policies.predictor import predictor
 from windward.simulators import wrappers
 from windward.simulators.function import FunctionDynamics
 from windward.simulators.learned import LearnedSimulator

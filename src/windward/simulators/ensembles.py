@@ -13,7 +13,7 @@ import numpy as np
 import optax
 from rich.progress import track
 
-from windward.bases.networks import Params, depth
+from windward.policies.networks import Params, depth
 
 BLOCK = 250
 """updates in one compiled call, after which held-out rows are looked at"""

@@ -10,7 +10,7 @@ import numpy as np
 from rich.progress import track
 
 from windward import checks
-from windward.bases.policies import predictor
+from windward.policies.predictor import predictor
 from windward.simulators.ensembles import CLASSES, init_ensemble, learn_ensemble
 from windward.simulators.learned import EndFunction, Fit, LearnedSimulator, Networks, RewardFunction
 from windward.simulators.transitions import Steps, explored, gathered, split, steps_from

@@ -13,8 +13,8 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.bases.actions import ActionCode
-from windward.bases.networks import Params
+from windward.policies.actions import ActionCode
+from windward.policies.networks import Params
 from windward.simulators.ensembles import forward_numpy
 from windward.simulators.parameters import arrays_of
 from windward.simulators.transitions import rows_of

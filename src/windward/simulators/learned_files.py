@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks, files
-from windward.bases.actions import ActionCode
+from windward.policies.actions import ActionCode
 from windward.simulators.fitting import spaces_of
 from windward.simulators.learned import EndFunction, Fit, LearnedSimulator, Networks, RewardFunction
 

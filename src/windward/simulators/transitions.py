@@ -7,7 +7,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.bases.actions import ActionCode
+from windward.policies.actions import ActionCode
 
 PIECE = 50
 """steps in a row with one size of noise; steps are also held out in such pieces"""

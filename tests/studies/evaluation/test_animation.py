@@ -13,7 +13,7 @@ from rich.console import Console
 
 from tests.studies.pages import test_report_browser
 from tests.studies.pages.test_report_browser import CHROMIUM, NARROW, WIDE, chart, look
-from windward import bases
+from windward import policies
 from windward.envs import Disturbed
 from windward.studies.evaluation import animation
 from windward.studies.evaluation import report as evaluation_report
@@ -38,7 +38,7 @@ def test_a_film_holds_the_states_and_pushes_of_its_episode() -> None:
         "base": [0, 2], "adapted": [0, 2],
     }  # fmt: skip
     env = Disturbed(gym.make("Pendulum-v1", max_episode_steps=12), *WIND)
-    actor = Actor(bases.load("Pendulum-v1"), env.action_space)
+    actor = Actor(policies.load("Pendulum-v1"), env.action_space)
     for number in range(3):
         x = begin(env, 0, number)
         pendulum: Any = env.unwrapped

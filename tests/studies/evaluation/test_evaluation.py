@@ -15,7 +15,7 @@ import scipy.stats
 import tyro
 from rich.console import Console
 
-from windward import bases
+from windward import policies
 from windward.envs import Disturbed
 from windward.studies.evaluation import evaluate as evaluation
 from windward.studies.evaluation import numbers as evaluation_numbers
@@ -122,7 +122,7 @@ def test_starts_and_wind_do_not_depend_on_the_episodes_before() -> None:
     def second_episode(steps: int) -> list[Any]:
         env = Early(gym.make("Pendulum-v1"), steps)
         disturbed = Disturbed(env, "uniform:bound=1,from_episode=1", "qvel")
-        actor = Actor(bases.load("Pendulum-v1"), env.action_space)
+        actor = Actor(policies.load("Pendulum-v1"), env.action_space)
         play(disturbed, actor, 5, 0)
         env.steps = 100
         x = begin(disturbed, 5, 1)

@@ -109,7 +109,7 @@ def test_an_agent_of_windward_is_evaluated(tmp_path: Path) -> None:
 
 
 def test_a_base_policy_in_a_file_is_evaluated() -> None:
-    path = files("windward.bases") / "data" / "pendulum.npz"
+    path = files("windward.policies") / "data" / "pendulum.npz"
     found = small(str(path), "Pendulum-v1", "pd2")
     same = small("shipped", "Pendulum-v1", "pd2")
     np.testing.assert_array_equal(found.runs["adapted"].returns, same.runs["adapted"].returns)

@@ -14,7 +14,7 @@ from windward import checks
 from windward.adapt.peers.least_squares import LeastSquares
 from windward.adapt.peers.responses import Observed, Respond, Simulated, Valued
 from windward.adapt.sources import PD2, PD3, Happened, ObservedPD3, Source
-from windward.bases.actions import ActionCode
+from windward.policies.actions import ActionCode
 
 DELTA = 0.1  # of the differences, in scaled actions: wide enough to see past a contact
 LOCAL = 0.5  # what is left, a step later, of what differences told

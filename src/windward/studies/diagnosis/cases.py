@@ -7,9 +7,9 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from windward.bases.shipped import SHIPPED
 from windward.envs.changed import Changed
 from windward.envs.disturbed import Disturbed
+from windward.policies.shipped import SHIPPED
 
 PLANAR = (
     "Hopper-v5", "HalfCheetah-v5", "Walker2d-v5", "InvertedPendulum-v5", "Pendulum-v1",

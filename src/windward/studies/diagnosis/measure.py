@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from windward import bases
+from windward import policies
 from windward.diagnosis.diagnosis import Diagnosis
 from windward.diagnosis.entry import diagnose
 from windward.diagnosis.wind import Wind
@@ -38,7 +38,7 @@ def measure(case: Case) -> dict[str, Any]:
     """A row of the study's data; of what could not be diagnosed only why."""
     world, plain = case.world(), gym.make(case.env)
     nominal = simulator(plain, noisy=False)
-    policy = bases.load(case.env) if case.has_policy else None
+    policy = policies.load(case.env) if case.has_policy else None
     steps = case.steps if case.has_policy or case.steps else RANDOM_STEPS
     began = time.process_time()
     try:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from windward.adapt import RobustWrapper
-from windward.bases import predictor
+from windward.policies import predictor
 
 M_EVERY = 10  # steps between looks at M
 

@@ -13,13 +13,13 @@ from zipfile import BadZipFile, ZipFile
 import gymnasium as gym
 import numpy as np
 
-from windward import bases, files
+from windward import files, policies
 from windward.adapt.building import logits_from
 from windward.agents import D4PG
 from windward.agents.checkpoints import AGENT, CHECKPOINT
-from windward.bases.sb3 import SB3, SBX, library_of
-from windward.bases.shipped import KIND as BASE
-from windward.bases.shipped import SHIPPED
+from windward.policies.sb3 import SB3, SBX, library_of
+from windward.policies.shipped import KIND as BASE
+from windward.policies.shipped import SHIPPED
 
 KINDS = (
     "a .zip of Stable-Baselines3 or SBX, an .npz of windward, 'shipped' (or 'shipped:ID'), or "
@@ -66,18 +66,18 @@ def load_model(
     return load_object(name)
 
 
-def _shipped(env_id: str) -> bases.BasePolicy:
+def _shipped(env_id: str) -> policies.BasePolicy:
     if env_id not in SHIPPED:
         raise ValueError(
             f"no policy for {env_id} comes with windward; there are shipped:"
             f"{', shipped:'.join(SHIPPED)}"
         )
-    return bases.load(env_id)
+    return policies.load(env_id)
 
 
 def _own(path: Path, env_id: str) -> Any:
     kind = files.read(path, AGENT, CHECKPOINT, BASE)[1]["kind"]
-    return bases.load_base(path) if kind == BASE else D4PG.load(path, env_id)
+    return policies.load_base(path) if kind == BASE else D4PG.load(path, env_id)
 
 
 def load_object(name: str) -> Any:
@@ -175,7 +175,7 @@ def check_fit(model: Any, env: gym.Env, name: str) -> None:
             f"{name} is of another environment: its actions are {actions}, here they are "
             f"{env.action_space}"
         )
-    act = bases.predictor(model, env.action_space)
+    act = policies.predictor(model, env.action_space)
     x, _ = env.reset(seed=0)
     try:
         act(np.asarray(x)[None])

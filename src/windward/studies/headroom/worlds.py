@@ -14,10 +14,10 @@ from windward.adapt.amended import Amended
 from windward.adapt.cancelling import cancelling
 from windward.adapt.record import Visit
 from windward.adapt.replayed import Boxed
-from windward.bases import predictor
-from windward.bases.actions import ActionCode
 from windward.envs import Disturbed
 from windward.envs.disturbed import Push
+from windward.policies import predictor
+from windward.policies.actions import ActionCode
 from windward.simulators import simulator as simulator_of
 from windward.simulators.base import Dynamics
 from windward.simulators.physics import dynamics_of

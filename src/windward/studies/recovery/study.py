@@ -13,7 +13,7 @@ import numpy as np
 from rich.console import Console
 from threadpoolctl import threadpool_limits
 
-from windward import bases, checks
+from windward import checks, policies
 from windward.adapt import RobustWrapper
 from windward.adapt.building import KNOWN
 from windward.studies.evaluation.episodes import Actor, play
@@ -96,7 +96,7 @@ def measure(
     case: Case, learner: str, seed: int, episodes: int, check: Callable[[], None]
 ) -> dict[str, Any]:
     """Plays the episodes of all policies; `check` is called after each."""
-    model, rows = bases.load(case.env), []
+    model, rows = policies.load(case.env), []
     simulator = {"scale": dict(case.scale)} if case.scale else None
     adapted = RobustWrapper(
         case.world(), model=model, learner=learner, simulator=simulator, seed=seed

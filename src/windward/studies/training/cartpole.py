@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from rich.console import Console
 
-from windward import bases, checks
+from windward import checks, policies
 from windward.adapt import RobustWrapper
 from windward.atomic import write_rows
 from windward.envs import Disturbed
@@ -78,7 +78,7 @@ def episodes(task: Task) -> Pace:
     settings, began = task.run.settings, time.process_time()
     seed, signal = settings["seed"], settings["signal"]
     env: Any = Disturbed(make_env(ENV), settings["disturbance"], settings["channel"])
-    model = bases.load(ENV)
+    model = policies.load(ENV)
     if signal is not None:
         env = RobustWrapper(
             env, signal, model=model, logits=model.logits, preset=settings["preset"],

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.bases.features import Features
-from windward.bases.fitted import fit_values
-from windward.bases.rollouts import _Step, rows_of, steps_of
 from windward.linear.values import quadratic_values, vector_values
+from windward.policies.features import Features
+from windward.policies.fitted import fit_values
+from windward.policies.rollouts import _Step, rows_of, steps_of
 
 GAMMA = 0.9
 A, B = np.array([[0.9, 0.2], [0.0, 0.8]]), np.array([[0.0], [0.5]])

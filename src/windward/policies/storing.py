@@ -7,9 +7,9 @@ import gymnasium as gym
 import numpy as np
 
 from windward import files
-from windward.bases.features import fingerprint, from_file
-from windward.bases.policies import predictor
-from windward.bases.values import Fit, Network, Values
+from windward.policies.features import fingerprint, from_file
+from windward.policies.predictor import predictor
+from windward.policies.values import Fit, Network, Values
 
 KIND = "windward.Values"
 

@@ -9,8 +9,8 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.bases.actions import ActionCode
-from windward.bases.sb3 import SB3, SBX, Inputs, library_of
+from windward.policies.actions import ActionCode
+from windward.policies.sb3 import SB3, SBX, Inputs, library_of
 
 
 def predictor(policy: Any, action_space: gym.Space) -> Callable[[Any], np.ndarray]:

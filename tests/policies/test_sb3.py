@@ -4,11 +4,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from tests.bases.test_policies import BOX, DISCRETE, Tiny, X
+from tests.policies.test_predictor import BOX, DISCRETE, Tiny, X
 from windward.agents import D4PG
-from windward.bases.critics import NetworkCritic
-from windward.bases.policies import predictor
-from windward.bases.sb3 import critic_of, library_of
+from windward.policies.critics import NetworkCritic
+from windward.policies.predictor import predictor
+from windward.policies.sb3 import critic_of, library_of
 
 torch = pytest.importorskip("torch")
 sb3 = pytest.importorskip("stable_baselines3")

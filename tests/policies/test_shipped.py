@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.bases.shipped import SHIPPED
+from windward.policies.shipped import SHIPPED
 
 MISSED = {"HalfCheetah-v5": 0.8}
 """Bellman error over the size of the costs, at most, where it is not 0.5: a quick gait is hard"""
@@ -17,7 +17,7 @@ MISSED = {"HalfCheetah-v5": 0.8}
 
 @pytest.mark.parametrize("env_id", SHIPPED)
 def test_it_is_as_good_as_it_says(env_id: str) -> None:
-    policy, env = ww.bases.load(env_id), gym.make(env_id)
+    policy, env = ww.policies.load(env_id), gym.make(env_id)
     assert policy.observation_space.shape == env.observation_space.shape
     returns = []
     for seed in range(3):
@@ -34,7 +34,7 @@ def test_it_is_as_good_as_it_says(env_id: str) -> None:
 
 @pytest.mark.parametrize("env_id", SHIPPED)
 def test_its_values_fit_as_well_as_it_says(env_id: str) -> None:
-    policy, env = ww.bases.load(env_id), gym.make(env_id)
+    policy, env = ww.policies.load(env_id), gym.make(env_id)
     values, said = policy.values, policy.values.fit
     x, _ = env.reset(seed=0)
     errors = []
@@ -53,7 +53,7 @@ def test_its_values_fit_as_well_as_it_says(env_id: str) -> None:
 
 @pytest.mark.parametrize("env_id", SHIPPED)
 def test_its_critic_prefers_its_own_actions(env_id: str) -> None:
-    policy, env = ww.bases.load(env_id), gym.make(env_id)
+    policy, env = ww.policies.load(env_id), gym.make(env_id)
     x, _ = env.reset(seed=1)
     own, other = [], []
     env.action_space.seed(0)
@@ -68,12 +68,12 @@ def test_its_critic_prefers_its_own_actions(env_id: str) -> None:
 
 
 def test_they_are_small_and_need_no_torch() -> None:
-    folder = files("windward.bases") / "data"
+    folder = files("windward.policies") / "data"
     for name in SHIPPED.values():
         assert len((folder / f"{name}.npz").read_bytes()) < 1_000_000
     code = (
         "import sys, numpy, windward as ww\n"
-        "policy = ww.bases.load('CartPole-v1')\n"
+        "policy = ww.policies.load('CartPole-v1')\n"
         "policy.predict(numpy.zeros(4)), policy.logits(numpy.zeros(4))\n"
         "assert not {'torch', 'stable_baselines3'} & set(sys.modules)\n"
     )
@@ -82,5 +82,5 @@ def test_they_are_small_and_need_no_torch() -> None:
 
 def test_an_unknown_one_is_named() -> None:
     with pytest.raises(ValueError, match=r"env_id must be one of 'Pendulum-v1'.*got 'Ant-v5'"):
-        ww.bases.load("Ant-v5")
-    assert set(ww.bases.available()) == set(SHIPPED)
+        ww.policies.load("Ant-v5")
+    assert set(ww.policies.available()) == set(SHIPPED)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.bases.networks import init_mlp, plain_numpy
-from windward.bases.shipped import load_base, save_base
+from windward.policies.networks import init_mlp, plain_numpy
+from windward.policies.shipped import load_base, save_base
 
 SMALL: dict[str, Any] = {"steps": 60, "updates": 20, "widths": (8,)}
 
@@ -19,11 +19,11 @@ def swing(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture(scope="module")
-def values() -> ww.bases.Values:
+def values() -> ww.policies.Values:
     return ww.fit_values("Pendulum-v1", swing, **SMALL)
 
 
-def test_values_come_back_as_they_were(tmp_path: Path, values: ww.bases.Values) -> None:
+def test_values_come_back_as_they_were(tmp_path: Path, values: ww.policies.Values) -> None:
     ww.save_values(values, tmp_path / "values.npz")
     env = gym.make("Pendulum-v1")
     back = ww.load_values(tmp_path / "values.npz", env, swing)
@@ -35,7 +35,9 @@ def test_values_come_back_as_they_were(tmp_path: Path, values: ww.bases.Values) 
     assert not back.online
 
 
-def test_values_of_another_environment_are_refused(tmp_path: Path, values: ww.bases.Values) -> None:
+def test_values_of_another_environment_are_refused(
+    tmp_path: Path, values: ww.policies.Values
+) -> None:
     ww.save_values(values, tmp_path / "values.npz")
     with pytest.raises(ValueError, match=r"observations with 3 numbers; here they have 4"):
         ww.load_values(tmp_path / "values.npz", gym.make("InvertedPendulum-v5"), swing)

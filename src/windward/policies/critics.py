@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from windward.bases import networks
-from windward.bases.actions import ActionCode
-from windward.bases.networks import Params
+from windward.policies import networks
+from windward.policies.actions import ActionCode
+from windward.policies.networks import Params
 
 
 class Critic(Protocol):

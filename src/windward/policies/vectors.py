@@ -5,11 +5,11 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from windward.bases import networks
-from windward.bases.actions import ActionCode
-from windward.bases.critics import NetworkCritic, flat
-from windward.bases.features import Features
-from windward.bases.networks import Params
+from windward.policies import networks
+from windward.policies.actions import ActionCode
+from windward.policies.critics import NetworkCritic, flat
+from windward.policies.features import Features
+from windward.policies.networks import Params
 
 
 def horizon(gamma: float) -> float:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from windward.bases.actions import ActionCode
+from windward.policies.actions import ActionCode
 
 if TYPE_CHECKING:
-    from windward.bases.critics import Critic
+    from windward.policies.critics import Critic
 
 SB3, SBX = "stable_baselines3", "sbx"
 _READABLE = {SB3: ("DDPG", "TD3", "SAC", "DQN"), SBX: ("DDPG", "TD3", "SAC", "TQC", "DQN")}
@@ -184,7 +184,7 @@ def critic_of(model: Any) -> "Critic":
             "`critic` that has V, Q, grad_V, grad_Q; for others learn one with windward.fit_values"
         )
     if library == SBX:
-        from windward.bases import sbx
+        from windward.policies import sbx
 
         return ModelCritic(model, sbx.values(model, name))
     return ModelCritic(model, _torch_values(model, name))

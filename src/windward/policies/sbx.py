@@ -1,4 +1,4 @@
-"""Values of SBX's networks under JAX; `windward.bases.sb3.critic_of` is the way in."""
+"""Values of SBX's networks under JAX; `windward.policies.sb3.critic_of` is the way in."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from windward.bases.sb3 import RawValues
+from windward.policies.sb3 import RawValues
 
 
 def values(model: Any, name: str) -> RawValues:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from windward.bases.networks import Params, critic
+from windward.policies.networks import Params, critic
 
 
 def td_goal(target: Params, G: Any, discount: Any, x_next: Any, u_next: Any) -> jax.Array:

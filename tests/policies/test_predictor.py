@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from windward.agents import D4PG
-from windward.bases.policies import logits_of, predictor
+from windward.policies.predictor import logits_of, predictor
 
 BOX = gym.spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([3.0, 2.0], np.float32))
 K = np.array([[0.5, -0.2], [0.1, 0.3], [0.0, 1.0]])
@@ -184,7 +184,7 @@ def test_a_function_needs_no_torch():
 import sys
 import gymnasium as gym
 import numpy as np
-from windward.bases.policies import logits_of, predictor
+from windward.policies.predictor import logits_of, predictor
 
 policy = lambda x: x[:1]
 assert predictor(policy, gym.spaces.Box(-1, 1, (1,)))(np.zeros((2, 3))).shape == (2, 1)

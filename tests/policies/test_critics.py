@@ -5,10 +5,10 @@ import jax
 import numpy as np
 import pytest
 
-from windward.bases.critics import NetworkCritic
-from windward.bases.features import linear
-from windward.bases.networks import critic, init_mlp, policy
-from windward.bases.vectors import CriticUnits, VectorHead, horizon
+from windward.policies.critics import NetworkCritic
+from windward.policies.features import linear
+from windward.policies.networks import critic, init_mlp, policy
+from windward.policies.vectors import CriticUnits, VectorHead, horizon
 
 SPACE = gym.spaces.Box(np.array([-1.0, 0.0], np.float32), np.array([3.0, 2.0], np.float32))
 D_X, D_U = 3, 2

@@ -4,10 +4,10 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from windward.bases.actions import ActionCode
-from windward.bases.critics import NetworkCritic
-from windward.bases.features import as_features, hidden, linear, random_projection
-from windward.bases.networks import hidden_numpy, init_mlp, policy_numpy
+from windward.policies.actions import ActionCode
+from windward.policies.critics import NetworkCritic
+from windward.policies.features import as_features, hidden, linear, random_projection
+from windward.policies.networks import hidden_numpy, init_mlp, policy_numpy
 
 SPACE = gym.spaces.Box(-np.inf, np.inf, (3,))
 IMAGE = gym.spaces.Box(0, 255, (4, 4, 3), np.uint8)

@@ -11,13 +11,13 @@ import numpy as np
 from rich.progress import track
 
 from windward import checks
-from windward.bases.features import as_features
-from windward.bases.networks import init_mlp
-from windward.bases.policies import predictor
-from windward.bases.rollouts import Rows, rows_of, steps_of
-from windward.bases.td import TD, td_init, td_update
-from windward.bases.values import Fit, Network, Values, input_of
-from windward.bases.vectors import horizon
+from windward.policies.features import as_features
+from windward.policies.networks import init_mlp
+from windward.policies.predictor import predictor
+from windward.policies.rollouts import Rows, rows_of, steps_of
+from windward.policies.td import TD, td_init, td_update
+from windward.policies.values import Fit, Network, Values, input_of
+from windward.policies.vectors import horizon
 
 BLOCK = 500
 """updates in one compiled call"""

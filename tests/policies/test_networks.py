@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from windward.bases.networks import _elu, forward, forward_numpy, init_mlp, policy, policy_numpy
+from windward.policies.networks import _elu, forward, forward_numpy, init_mlp, policy, policy_numpy
 
 
 @pytest.mark.parametrize("sizes", [(3, 8, 2), (5, 16, 16, 4), (11, 32, 32, 32, 51)])

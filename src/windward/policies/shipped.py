@@ -9,12 +9,12 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks, files
-from windward.bases.actions import ActionCode
-from windward.bases.critics import Critic, NetworkCritic, VectorCritic, rows_in
-from windward.bases.features import flattened
-from windward.bases.networks import plain_numpy, policy_numpy
-from windward.bases.storing import fit_header, network_arrays, values_from
-from windward.bases.values import Values
+from windward.policies.actions import ActionCode
+from windward.policies.critics import Critic, NetworkCritic, VectorCritic, rows_in
+from windward.policies.features import flattened
+from windward.policies.networks import plain_numpy, policy_numpy
+from windward.policies.storing import fit_header, network_arrays, values_from
+from windward.policies.values import Values
 
 KIND = "windward.base"
 SHIPPED = {
@@ -24,7 +24,7 @@ SHIPPED = {
     "HalfCheetah-v5": "half_cheetah",
     "CartPole-v1": "cartpole",
 }
-"""environment -> name of the file in bases/data"""
+"""environment -> name of the file in policies/data"""
 
 
 def group(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
@@ -118,7 +118,7 @@ def load(env_id: str) -> BasePolicy:
     (1,)
     """
     checks.choice("env_id", env_id, SHIPPED)
-    with as_file(resources("windward.bases") / "data" / f"{SHIPPED[env_id]}.npz") as path:
+    with as_file(resources("windward.policies") / "data" / f"{SHIPPED[env_id]}.npz") as path:
         return load_base(path)
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import gymnasium as gym
 import numpy as np
 
-from windward.bases.actions import ActionCode
+from windward.policies.actions import ActionCode
 
 
 class Rows(NamedTuple):

@@ -7,12 +7,12 @@ import gymnasium as gym
 import jax
 import numpy as np
 
-from windward.bases.actions import ActionCode
-from windward.bases.critics import rows_in
-from windward.bases.features import Features, flattened
-from windward.bases.networks import Params, critic, forward_numpy
-from windward.bases.rollouts import Rows
-from windward.bases.td import td_init, td_update
+from windward.policies.actions import ActionCode
+from windward.policies.critics import rows_in
+from windward.policies.features import Features, flattened
+from windward.policies.networks import Params, critic, forward_numpy
+from windward.policies.rollouts import Rows
+from windward.policies.td import td_init, td_update
 
 ONLINE_BATCH = 64
 ONLINE_RATE = 3e-4
