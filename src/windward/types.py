@@ -20,7 +20,8 @@ class Transition(NamedTuple):
     ``aux`` holds what the signal asked for in `Algorithm.needs` (values of critics, the
     simulator's prediction, the true disturbance), made where the environment lives.
     ``terminated`` stops bootstrapping, either flag ends the windows, and ``valid=False``
-    (hostile input, the phantom step of an autoreset) changes nothing.
+    (hostile input, the phantom step of an autoreset) changes nothing; a step that is valid and not
+    ``usable`` ends its episode where the flags say so, and changes nothing else.
     """
 
     x: Array  # (B, d_x)
@@ -31,6 +32,7 @@ class Transition(NamedTuple):
     terminated: Array  # (B,) bool
     truncated: Array  # (B,) bool
     valid: Array  # (B,) bool
+    usable: Array | None = None  # (B,) bool; all if left out
 
 
 class Plan(NamedTuple):

@@ -1,17 +1,18 @@
 """The adaptive layer on Gymnasium: `RobustWrapper` for environments, `robustify` for policies."""
 
-from windward.adapt import peers
-from windward.adapt.building import logits_from
+from windward.adapt.config import logits_from, register
 from windward.adapt.faults import Fault
 from windward.adapt.judges import JudgeSettings
 from windward.adapt.learners.base import SimulationSettings
+from windward.adapt.learners.l1 import L1Settings
 from windward.adapt.learners.matching import MatchingSettings
+from windward.adapt.learners.observer import ObserverSettings
 from windward.adapt.learners.search import SearchSettings
 from windward.adapt.metric import MetricSettings
 from windward.adapt.policy import RobustPolicy, robustify
-from windward.adapt.search import Search
 from windward.adapt.sources import PD1, PD2, PD3, Own
 from windward.adapt.supervisor import SupervisorSettings
+from windward.adapt.trials import TrialSettings
 from windward.adapt.vector import RobustVectorWrapper
 from windward.adapt.winds import WindSettings
 from windward.adapt.wrapper import RobustWrapper
@@ -22,18 +23,20 @@ __all__ = [
     "PD3",
     "Fault",
     "JudgeSettings",
+    "L1Settings",
     "MatchingSettings",
     "MetricSettings",
+    "ObserverSettings",
     "Own",
     "RobustPolicy",
     "RobustVectorWrapper",
     "RobustWrapper",
-    "Search",
     "SearchSettings",
     "SimulationSettings",
     "SupervisorSettings",
+    "TrialSettings",
     "WindSettings",
     "logits_from",
-    "peers",
+    "register",
     "robustify",
 ]

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 
-from windward.adapt.engine import Engine
 from windward.policies.actions import ActionCode
 
 Rows = np.ndarray
@@ -22,11 +21,39 @@ class Executed(NamedTuple):
     """What rows of environments are to execute, and how it came about; arrays with a row each."""
 
     action: Any  # in the space; the base action itself, to the bit, where nothing was added
-    clipped: np.ndarray  # (B,) bool
+    clipped: np.ndarray  # (B,) bool: a correction that reached the bounds
     lost: np.ndarray  # (B,) bool: the base action was not usable and the middle is executed
     number: np.ndarray | None = None  # (B,) discrete: the action's number from 0
     logits: np.ndarray | None = None  # (B, d_u)
-    odd: bool = True  # whether a row may be lost, or be the agent's own object
+
+
+class Addition(Protocol):
+    """What is added to base actions; see `contract.Planned`."""
+
+    @property
+    def correction(self) -> np.ndarray:
+        """(B, d_u)."""
+        ...
+
+    @property
+    def noise(self) -> np.ndarray:
+        """(B, d_u)."""
+        ...
+
+    @property
+    def added(self) -> list[float]:
+        """Both, row after row."""
+        ...
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(B,) bool: those that it is meant for."""
+        ...
+
+    @property
+    def chosen(self) -> np.ndarray | None:
+        """(B,) discrete actions, from 0, in place of an addition."""
+        ...
 
 
 class Actuation(Protocol):
@@ -35,16 +62,19 @@ class Actuation(Protocol):
     d_u: int
     discrete: bool
 
+    def read(self, base: Any) -> tuple[Rows, Rows]:
+        """(base actions as rows of numbers, which of them are lost)."""
+        ...
+
     def __call__(
-        self, x: Any, base: Any, plan: Engine, fallback: np.ndarray | None = None
+        self, x: Any, base: Any, rows: Rows, lost: Rows, plan: Addition | None
     ) -> Executed:
-        """The action of each row; `fallback` rows (None for none) take none of the plan."""
+        """The action of each row; `rows` and `lost` are what `read` gave."""
+        ...
 
-    def alone(self, base: Any) -> Executed:
-        """Base actions where they can be executed, the middle of the space elsewhere."""
-
-    def square(self, base: Any) -> float:
-        """The mean square of base actions, scaled as corrections are; 1 for discrete ones."""
+    def square(self, rows: Rows) -> float:
+        """The mean square of base actions, in shares of their range; 1 for discrete ones."""
+        ...
 
 
 def refuse(space: gym.Space, observations: gym.Space) -> None:
@@ -110,7 +140,7 @@ class Continuous:
 
     def __init__(self, space: gym.spaces.Box) -> None:
         code = ActionCode(space)
-        self._shape, self._dtype = space.shape, space.dtype
+        self._shape, self._dtype, self._space = space.shape, space.dtype, space
         self.d_u = code.size
         # Lists: a few floats are added and compared quicker one by one than as arrays.
         self._half = code.half.astype(np.float64).tolist()
@@ -120,27 +150,52 @@ class Continuous:
         self._middle = code.decode(np.zeros((1, code.size), np.float32)).ravel().astype(np.float64)
         self._code = code
 
+    def read(self, base: Any) -> tuple[Rows, Rows]:
+        """See Actuation."""
+        rows = np.asarray(base, dtype=np.float64).reshape(-1, self.d_u)
+        return rows, np.logical_not(np.isfinite(rows).all(axis=1))
+
     def __call__(
-        self, x: Any, base: Any, plan: Engine, fallback: np.ndarray | None = None
+        self, x: Any, base: Any, rows: Rows, lost: Rows, plan: Addition | None
     ) -> Executed:
         """See the class."""
-        times = base.size // self.d_u
-        if fallback is None and base.dtype == self._dtype:
-            parts = zip(base.ravel().tolist(), self._half * times, plan.added, strict=True)
-            wanted = [own + half * added for own, half, added in parts]
-            bounds = zip(wanted, self._low * times, self._high * times, strict=True)
-            inside = [
-                each if low <= each <= high else low if each < low else high
-                for each, low, high in bounds
-            ]
-            # Equal, so inside and finite; what is not a number is not equal to a bound.
-            whole = inside == wanted
-            if whole or math.isfinite(sum(wanted)):
-                action = np.array(inside, self._dtype).reshape(base.shape)
-                clipped = none(times) if whole else self._cut(inside, wanted)
-                return Executed(action, clipped, none(times), odd=False)
-        added = np.reshape(plan.added, (times, self.d_u)) * np.array(self._half)
-        return self._with_care(base, base.reshape(times, self.d_u).astype(float), added, fallback)
+        whole = base.dtype == self._dtype and not lost.any()
+        if whole and (plan is None or plan.rows.all()):
+            made = self._quick(base, len(rows), None if plan is None else plan.added)
+            if made is not None:
+                return made
+        added = np.zeros_like(rows)
+        if plan is not None:
+            added = np.reshape(plan.added, rows.shape) * np.array(self._half)
+            added = np.where((plan.rows & ~lost)[:, None], added, 0.0)
+        wanted = np.where(lost[:, None], self._middle, rows) + added
+        inside = np.clip(wanted, self._low, self._high)
+        clipped = (inside != wanted).any(axis=1)
+        if whole and not added.any() and not clipped.any():
+            return Executed(base, clipped, lost)
+        return Executed(inside.astype(self._dtype).reshape(-1, *self._shape), clipped, lost)
+
+    def _quick(self, base: Any, times: int, added: list[float] | None) -> Executed | None:
+        """The same for usual rows; None where a number is not finite."""
+        own = base.ravel().tolist()
+        wanted = own
+        if added is not None:
+            parts = zip(own, self._half * times, added, strict=True)
+            wanted = [each + half * more for each, half, more in parts]
+        bounds = zip(wanted, self._low * times, self._high * times, strict=True)
+        inside = [
+            each if low <= each <= high else low if each < low else high
+            for each, low, high in bounds
+        ]
+        # Equal, so inside and finite; what is not a number is not equal to a bound.
+        whole = inside == wanted
+        if whole and added is None:
+            return Executed(base, none(times), none(times))
+        if not whole and not math.isfinite(sum(wanted)):
+            return None
+        action = np.array(inside, self._dtype).reshape(base.shape)
+        clipped = none(times) if whole else self._cut(inside, wanted)
+        return Executed(action, clipped, none(times))
 
     def _cut(self, inside: list[float], wanted: list[float]) -> np.ndarray:
         """Rows of which something was cut off."""
@@ -151,35 +206,11 @@ class Continuous:
             ]
         )
 
-    def _with_care(
-        self, base: Any, rows: Rows, added: Rows, fallback: np.ndarray | None
-    ) -> Executed:
-        """Actions where something is lost or left alone."""
-        lost = np.logical_not(np.isfinite(rows).all(axis=1))
-        alone = lost if fallback is None else fallback | lost
-        rows = np.where(lost[:, None], self._middle, rows)
-        added = np.where(alone[:, None], 0.0, added)
-        wanted = rows + added
-        inside = np.clip(wanted, self._low, self._high)
-        clipped = (inside != wanted).any(axis=1)
-        if not added.any() and not (lost | clipped).any():
-            return Executed(base, clipped, lost)
-        return Executed(inside.astype(self._dtype).reshape(-1, *self._shape), clipped, lost)
-
-    def square(self, base: Any) -> float:
+    def square(self, rows: Rows) -> float:
         """See Actuation."""
         with np.errstate(over="ignore", invalid="ignore"):  # an agent may give anything
-            return float(np.square(np.clip(self._code.encode(base), -1.0, 1.0)).mean())
-
-    def alone(self, base: Any) -> Executed:
-        """See Actuation."""
-        if base.dtype == self._dtype:
-            times = base.size // self.d_u
-            bounds = zip(self._low * times, base.ravel().tolist(), self._high * times, strict=True)
-            if all(low <= each <= high for low, each, high in bounds):
-                return Executed(base, none(times), none(times))
-        rows = np.asarray(base, dtype=np.float64).reshape(-1, self.d_u)
-        return self._with_care(base, rows, np.zeros_like(rows), None)
+            scaled = self._code.encode(rows.reshape(-1, *self._shape))
+            return float(np.square(np.clip(scaled, -1.0, 1.0)).mean())
 
 
 class Softmax:
@@ -187,56 +218,57 @@ class Softmax:
 
     Given the agent's u ~ softmax(logits), g is drawn from its law given that argmax(logits + g) is
     u. So without a correction the action is the agent's own, to the bit, and with one it is an
-    exact draw from softmax(logits + correction).
+    exact draw from softmax(logits + correction). A learner that chooses actions itself needs no
+    logits.
     """
 
     discrete = True
 
-    def __init__(self, space: gym.spaces.Discrete, logits: Callable[[Any], np.ndarray]) -> None:
+    def __init__(
+        self, space: gym.spaces.Discrete, logits: Callable[[Any], np.ndarray] | None = None
+    ) -> None:
         self.d_u, self._start, self.logits = int(space.n), int(space.start), logits
         self._dtype = space.dtype
 
-    def __call__(
-        self, x: Any, base: Any, plan: Engine, fallback: np.ndarray | None = None
-    ) -> Executed:
-        """See the class."""
-        correction, draw = plan.correction, plan.draw
-        index, lost = self._index(base)
-        logits = np.asarray(self.logits(x), dtype=np.float64)
-        if logits.shape != (len(index), self.d_u):
-            raise ValueError(
-                f"logits must have shape {(len(index), self.d_u)}, one for each action of each "
-                f"observation; got {logits.shape}"
-            )
-        acted = index.copy()
-        # A masked action's logit is -inf; NaN, +inf or nothing but masks is no softmax.
-        usable = (logits < np.inf).all(axis=1) & (logits > -np.inf).any(axis=1)
-        moved = usable & ~lost & correction.any(axis=1)
-        for i in np.flatnonzero(moved if fallback is None else moved & ~fallback):
-            noisy = gumbel_given(logits[i], int(index[i]), draw[i].astype(np.float64))
-            acted[i] = int((noisy + correction[i]).argmax())
-        same = not lost.any() and (acted == index).all()
-        action = base if same else self._action(acted)
-        return Executed(action, np.zeros_like(lost), lost, acted, logits)
-
-    def square(self, base: Any) -> float:
-        """See Actuation."""
-        return 1.0
-
-    def _index(self, base: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Actions by their numbers from 0, the middle one for what is no action."""
+    def read(self, base: Any) -> tuple[Rows, Rows]:
+        """See Actuation: actions by their numbers from 0, the middle one for what is no action."""
         number = np.asarray(base, dtype=np.float64).reshape(-1) - self._start
         lost = ~((number >= 0) & (number < self.d_u) & (number == np.floor(number)))
         return np.where(lost, self.d_u // 2, number).astype(np.int64), lost
 
-    def _action(self, index: np.ndarray) -> np.ndarray:
-        return (index + self._start).astype(self._dtype)
+    def __call__(
+        self, x: Any, base: Any, rows: Rows, lost: Rows, plan: Addition | None
+    ) -> Executed:
+        """See the class."""
+        acted, logits = rows.copy(), None
+        if plan is not None and plan.chosen is not None:
+            acted = np.where(plan.rows & ~lost, plan.chosen, rows)
+        elif plan is not None:
+            logits = self._logits(x, len(rows))
+            # A masked action's logit is -inf; NaN, +inf or nothing but masks is no softmax.
+            usable = (logits < np.inf).all(axis=1) & (logits > -np.inf).any(axis=1)
+            moved = usable & ~lost & plan.rows & plan.correction.any(axis=1)
+            for i in np.flatnonzero(moved):
+                draw = plan.noise[i].astype(np.float64)
+                noisy = gumbel_given(logits[i], int(rows[i]), draw)
+                acted[i] = int((noisy + plan.correction[i]).argmax())
+        same = not lost.any() and (acted == rows).all()
+        action = base if same else (acted + self._start).astype(self._dtype)
+        return Executed(action, np.zeros_like(lost), lost, acted, logits)
 
-    def alone(self, base: Any) -> Executed:
+    def _logits(self, x: Any, rows: int) -> np.ndarray:
+        assert self.logits is not None
+        logits = np.asarray(self.logits(x), dtype=np.float64)
+        if logits.shape != (rows, self.d_u):
+            raise ValueError(
+                f"logits must have shape {(rows, self.d_u)}, one for each action of each "
+                f"observation; got {logits.shape}"
+            )
+        return logits
+
+    def square(self, rows: Rows) -> float:
         """See Actuation."""
-        index, lost = self._index(base)
-        action = self._action(index) if lost.any() else base
-        return Executed(action, np.zeros_like(lost), lost, index, np.zeros((len(index), self.d_u)))
+        return 1.0
 
 
 def gumbel_given(logits: np.ndarray, index: int, gumbel: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""From options to a runtime: learners that work in a diagnosed world, and when they can be had."""
+"""From options to a learner in the diagnosed world, and when it can be had."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -6,13 +6,15 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
+from windward import checks
+from windward.adapt.contract import Attempt
 from windward.adapt.corrections import Range
+from windward.adapt.diagnosed import Diagnosed, state_from_observations, state_reader
 from windward.adapt.judges import JudgeSettings
 from windward.adapt.learners.base import Learner, SimulationSettings
 from windward.adapt.learners.matching import MatchingLearner, MatchingSettings
 from windward.adapt.learners.search import SearchLearner, SearchSettings
 from windward.adapt.metric import MetricSettings
-from windward.adapt.runtime import Runtime, Timely, state_from_observations, state_reader
 from windward.adapt.sources import PD3, ObservedPD3, Source
 from windward.adapt.supervisor import Parts, SupervisorSettings
 from windward.adapt.winds import WindSettings
@@ -20,9 +22,8 @@ from windward.diagnosis.identify import Settings as DiagnosisSettings
 from windward.policies.predictor import predictor
 from windward.simulators.simulator import Simulator
 
-AUTO = "auto"
-LEARNERS: Mapping[str, Any] = {"matching": MatchingLearner, "search": SearchLearner}
-"""learners by name; a new one is a class and a line here"""
+PROPOSERS: Mapping[str, Any] = {"matching": MatchingLearner, "search": SearchLearner}
+"""proposers of corrections by name; a new one is a class and a line here"""
 SETTINGS: Mapping[str, type] = {
     "matching": MatchingSettings, "search": SearchSettings, "supervisor": SupervisorSettings,
     "judge": JudgeSettings, "metric": MetricSettings, "simulation": SimulationSettings,
@@ -33,7 +34,7 @@ STEPS = 1000
 """steps of an episode where the environment does not say how long one may last"""
 
 
-def why_no_diagnosis(source: Source, action_space: gym.Space, model: Any) -> str:
+def why_not(source: Source, action_space: gym.Space, model: Any) -> str:
     """What is missing for a diagnosis; nothing if it can be had."""
     simulator = nominal_of(source)
     if simulator is None:
@@ -65,24 +66,27 @@ def nominal_of(source: Source) -> Simulator | None:
     return None
 
 
-def make_runtime(
+def make(
     source: Source,
-    action_space: gym.spaces.Box,
+    action_space: Any,
     model: Any,
     rows: int,
     seed: int,
-    learner: str,
+    name: str,
     options: Mapping[str, Any],
-    timely: Timely | None = None,
-) -> Runtime:
-    """The runtime of a form; `options` may hold settings by name (see `SETTINGS`)."""
+    attempt: Attempt,
+) -> Diagnosed:
+    """The learner; `name` is that of a proposer, or "auto" for all of them.
+
+    `options` may hold settings by name (see `SETTINGS`).
+    """
     nominal = nominal_of(source)
     assert nominal is not None
-    settings = _settings(options)
-    names = tuple(LEARNERS) if learner == AUTO else (learner,)
-    learners: Sequence[Learner] = [LEARNERS[name](settings.pop(name, None)) for name in names]
-    for name in LEARNERS:
-        settings.pop(name, None)
+    settings = _settings(options, name)
+    names = (name,) if name in PROPOSERS else tuple(PROPOSERS)
+    proposers: Sequence[Learner] = [PROPOSERS[each](settings.get(each)) for each in names]
+    for each in PROPOSERS:
+        settings.pop(each, None)
     policy = predictor(model, action_space)
     states = (
         state_reader(source.simulators)
@@ -93,20 +97,27 @@ def make_runtime(
     limit = None if spec is None else spec.max_episode_steps
     parts = Parts(
         nominal.env, nominal, policy, Range.of(action_space), action_space.dtype.type,
-        int(limit or STEPS), learners, **settings,
+        int(limit or STEPS), proposers, **settings,
     )  # fmt: skip
-    return Runtime(parts, rows, states, seed, learner, timely)
+    return Diagnosed(name, parts, rows, states, seed, attempt)
 
 
-def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(options: Mapping[str, Any], learner: str) -> dict[str, Any]:
     """Options that are settings; refuses others."""
     found = {}
     for name, value in options.items():
+        if name == "guard":
+            checks.choice("guard", value, (True, False))
+            if not value:
+                raise ValueError(
+                    f"guard=False means nothing to learner {learner!r}: what acts in a diagnosed "
+                    "world is always judged"
+                )
+            continue
         if name not in SETTINGS:
-            known = ", ".join(SETTINGS)
             raise ValueError(
-                f"{name}= means nothing to a learner in a diagnosed world, which takes {known}. "
-                "For the paper's update say learner='mf-gpc'"
+                f"{name}= means nothing to learner {learner!r}, which takes {', '.join(SETTINGS)}; "
+                "for the paper's update say learner='mf-gpc'"
             )
         if not isinstance(value, SETTINGS[name]):
             own = SETTINGS[name].__name__

@@ -15,12 +15,9 @@ import numpy as np
 from windward.adapt.planner import TOLD, Planned, Planner
 from windward.adapt.program import Shape, program
 from windward.adapt.table import Step, StepViews
+from windward.core import updates
 from windward.core.algorithm import Algorithm, Functions
 from windward.types import State
-
-# A call that waits for its result is quicker than one that is told of it later; this works as long
-# as JAX has not computed anything yet.
-jax.config.update("jax_cpu_enable_async_dispatch", False)
 
 BLOCK = 256  # steps whose draws are made at once
 MOST = 64  # steps at most before the core sees them
@@ -209,6 +206,24 @@ class Engine:
                 f"M must be finite and of shape {now.learner.M.shape}; got {array.shape}"
             )
         self.state = now._replace(learner=now.learner._replace(M=jnp.asarray(array)))
+
+    def tell(self) -> None:
+        """Applies the gradients summed so far, between two steps; see `every_episodes="told"`."""
+        before = self.state
+        learner, local = before.learner, before.local
+        told = learner._replace(optimiser=updates.tell(learner.optimiser))
+        self.state = before._replace(learner=told)
+        # The end of an episode whose last step is not usable: it adds nothing, and is an update.
+        ends = np.ones(self.rows, dtype=bool)
+        step = Step(np.zeros(self.rows), self.blank(), ~ends, ends, ends, ~ends)
+        self.observe(step, unit=np.reshape(local.unit, (self.rows, -1)))
+        # Windows and draws are those of before: no episode has ended.
+        self.state = before._replace(learner=self.state.learner)
+
+    @property
+    def waits_for_tell(self) -> bool:
+        """Whether gradients are summed until `tell`."""
+        return updates.waits(self.state.learner.optimiser)
 
     def quieten(self) -> None:
         """Takes the draw out of the pending plan, and out of what will be remembered of it."""

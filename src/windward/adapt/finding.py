@@ -28,6 +28,7 @@ def find_source(
     not the ones that run. `simulator` has options of `windward.simulator`, or was learned.
     """
     if isinstance(signal, str):
+        signal = signal.lower()
         checks.choice("signal", signal, NAMES)
         finders: dict[str, Callable[[], Source]] = {
             "pd3": lambda: _pd3(environments, simulator, observed, spaces),

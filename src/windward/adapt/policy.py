@@ -8,7 +8,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.building import make_module, named
+from windward.adapt.config import make_runtime, named
 from windward.adapt.deadline import Deadline
 from windward.adapt.finding import find_source
 from windward.adapt.reports import Report
@@ -38,7 +38,7 @@ class RobustPolicy(Shell):
         num_envs: int | None = None,
         live: bool = False,
         deadline: float | None = None,
-        h: int = 5,
+        h: int | None = None,
         learner: str = "auto",
         gradient: str | None = None,
         sigma: float | None = None,
@@ -65,14 +65,12 @@ class RobustPolicy(Shell):
         if num_envs is None:
             num_envs = env.num_envs if isinstance(env, gym.vector.VectorEnv) else 1
         rows = checks.integer("num_envs", num_envs, 1)
-        if logits is None and isinstance(self.action_space, gym.spaces.Discrete):
-            logits = model
         reach = within_reach(env) if isinstance(env, gym.vector.VectorEnv) else [env]
         source = find_source(
             signal, model if values is None else values, reach, spaces, simulator,
             observed=not live,
         )  # fmt: skip
-        self._module = make_module(
+        self._runtime = make_runtime(
             spaces, source, logits, rows, True, seed,
             {"h": h, "learner": named(learner, gradient), "sigma": sigma, "eta": eta, **options},
             None if deadline is None else Deadline(deadline), model,
@@ -95,20 +93,20 @@ class RobustPolicy(Shell):
         `episode_start` begins new episodes in its rows.
         """
         x, single = self._rows(observation)
-        module = self._module
-        begun = np.zeros(module.rows, dtype=bool)
-        if module.x is None:
+        runtime = self._runtime
+        begun = np.zeros(runtime.rows, dtype=bool)
+        if runtime.x is None:
             begun |= True
         elif episode_start is not None:
             begun |= np.asarray(episode_start, dtype=bool)
         if self._waiting:
             self._pass_by(x, begun)
         if begun.any():
-            module.begin(x, begun)
-        elif not np.array_equal(x, module.x, equal_nan=x.dtype.kind == "f"):
-            module.look(x)
+            runtime.begin(x, begun)
+        elif not np.array_equal(x, runtime.x, equal_nan=x.dtype.kind == "f"):
+            runtime.look(x)
         base, state = self._base(observation, x, single, state, episode_start, deterministic)
-        action = np.asarray(module.act(base))
+        action = np.asarray(runtime.act(base))
         self._waiting = True
         return (action[0] if single else action), state
 
@@ -133,9 +131,9 @@ class RobustPolicy(Shell):
 
     def _pass_by(self, x: np.ndarray, begun: np.ndarray) -> None:
         """A step whose outcome nobody told: what can be seen of it enters the windows."""
-        module = self._module
-        blind = np.ones_like(begun) if module.sees_reward else begun
-        self.last = module.observe(None, x, phantom=blind if blind.any() else None)
+        runtime = self._runtime
+        blind = np.ones_like(begun) if runtime.sees_reward else begun
+        self.last = runtime.observe(None, x, phantom=blind if blind.any() else None)
         self._waiting = False
 
     def observe(self, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> Report:
@@ -146,21 +144,20 @@ class RobustPolicy(Shell):
                 "observe once after it"
             )
         x_next, _ = self._rows(next_obs)
-        rows = self._module.rows
-        rewards = np.asarray(reward, dtype=np.float64).reshape(-1)
+        rows = self._runtime.rows
         flags = [np.asarray(each, dtype=bool).reshape(-1) for each in (terminated, truncated)]
-        for name, each in zip(
-            ("reward", "terminated", "truncated"), (rewards, *flags), strict=True
+        for name, given in zip(
+            ("reward", "terminated", "truncated"), (np.ravel(reward), *flags), strict=True
         ):
-            if len(each) != rows:
-                raise ValueError(f"{name} must have an entry for each of {rows} rows; got {each!r}")
-        self.last = self._module.observe(rewards, x_next, *flags)
+            if len(given) != rows:
+                raise ValueError(f"{name} must have an entry for each of {rows} rows; got {given}")
+        self.last = self._runtime.observe(reward, x_next, *flags)
         self._waiting = False
         return self.last
 
     def _rows(self, observation: Any) -> tuple[np.ndarray, bool]:
         """Observations as rows, and whether it was a single one."""
-        x, rows = np.array(observation), self._module.rows
+        x, rows = np.array(observation), self._runtime.rows
         shape = self.observation_space.shape or ()
         if rows == 1 and x.shape == shape:
             return x[None], True

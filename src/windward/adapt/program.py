@@ -19,7 +19,7 @@ from windward.core.algorithm import Functions
 from windward.core.held import Held
 from windward.types import Plan, State, Transition
 
-HEAD = 5  # columns before the aux values: c, terminated, truncated, valid, learn; then discrete u
+HEAD = 6  # columns before aux values: c, terminated, truncated, valid, usable, learn; then index u
 SCALARS = (signals.V_NOW, signals.V_NEXT, signals.Q_NOW)  # aux of one number for each row
 VECTORS = (signals.W, signals.C_VEC, signals.V_VEC_NEXT, signals.Q_VEC)  # aux of d_w numbers
 STATES = (signals.X_NOW, signals.X_NEXT)  # aux of d_x numbers
@@ -131,14 +131,14 @@ def program(
         return joined(state, plan, jnp.zeros((rows, d_w)), jnp.ones(rows))
 
     def one(state: State, table: jax.Array) -> tuple[State, Plan, Any, Any]:
-        c, terminated, truncated, valid, learn = table[:, :HEAD].T
+        c, terminated, truncated, valid, usable, learn = table[:, :HEAD].T
         u = table[:, HEAD] if discrete else jnp.zeros_like(c)
         aux = {
             name: table[:, where.start] if name in SCALARS else table[:, where]
             for name, where in columns
         }
         no_x = table[:, :0]  # signals that look at x are made on the host
-        flags = (terminated > 0, truncated > 0, valid > 0)
+        flags = (terminated > 0, truncated > 0, valid > 0, usable > 0)
         tr = Transition(no_x, u.astype(jnp.int32), c, no_x, aux, *flags)
         unit = table[:, unit_columns].reshape(-1, *unit_shape)
         state, plan, info = functions.observe(state, tr, unit, learn[0] > 0)

@@ -1,18 +1,16 @@
-"""What a step of the adaptive layer came to, and what is kept of an action until it is known."""
+"""What a step of the adaptive layer came to: `info["windward"]`."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from windward.adapt.actuation import Executed
 
 
 class Report(NamedTuple):
     """What a step came to, rows: `info["windward"]`.
 
     `fault` marks steps that taught nothing: one that met bad input, and the one after it.
-    `resting` ones were left to the base policy by the guard. With `decided` ones something was
-    decided about M: the last of `decisions` says what.
+    `resting` ones were left to the base policy. With `decided` ones something was decided: the last
+    of `decisions` says what.
     """
 
     w_hat: np.ndarray
@@ -32,17 +30,3 @@ class Report(NamedTuple):
             "fault": self.fault.item(i), "resting": self.resting.item(i),
             "decided": self.decided.item(i),
         }  # fmt: skip
-
-
-class Pending(NamedTuple):
-    """An action whose outcome is not known yet."""
-
-    made: Executed
-    alone: np.ndarray | None  # rows that act by the base policy, None for none
-    x: Any
-    correction: np.ndarray
-    noise: np.ndarray
-
-    def executed(self, part: np.ndarray) -> np.ndarray:
-        """What of the correction or the noise was executed."""
-        return part if self.alone is None else np.where(self.alone[:, None], 0.0, part)

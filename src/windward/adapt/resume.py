@@ -1,4 +1,4 @@
-"""The state of a runtime as arrays and JSON: what is believed, what acts, what was recorded.
+"""The state of `Diagnosed` as arrays and JSON: what is believed, what acts, what was recorded.
 
 The base policy, the environment and the simulators are not part of it: make the same again.
 """
@@ -8,35 +8,33 @@ from typing import Any
 
 import numpy as np
 
+from windward.adapt.contract import Arrays
 from windward.adapt.corrections import Carry, Correction, Matching, Range, Residual
 from windward.adapt.episodes import Window
-from windward.adapt.faults import FAULTS
 from windward.adapt.judges import Returns, Verdict
 from windward.adapt.learners.base import Situation
 from windward.adapt.memory import Track
-from windward.adapt.runtime import Runtime
 from windward.adapt.supervisor import Belief, Phase
 from windward.adapt.twin import Twin
 from windward.adapt.winds import Memory
 from windward.diagnosis.diagnosis import Diagnosis
 
-KIND = "windward.runtime"
-ROWS = ("ended", "_known", "_finite", "_lost", "_totals", "_acted", "_lengths")
-"""arrays of a runtime with a number for each row"""
+ROWS = ("_known", "_totals", "_acted", "_lengths")
+"""arrays with a number for each row"""
+MAY_BE_NAN = ("winds", "state", "x")
+"""arrays in which NaN says that something is not known"""
 SITUATION = ("root", "scale", "starts", "recent", "observations")
 """arrays of a situation"""
 
-Arrays = dict[str, np.ndarray]
 
-
-def snapshot(runtime: Runtime) -> tuple[Arrays, dict[str, Any]]:
+def snapshot(learner: Any) -> tuple[Arrays, dict[str, Any]]:
     """Arrays and a header from which an equal runtime goes on exactly."""
-    supervisor, memory = runtime.supervisor, runtime.memory
-    arrays: Arrays = {f"rows/{name.strip('_')}": getattr(runtime, name) for name in ROWS}
-    for name, each in zip(Carry._fields, runtime._carry, strict=True):
+    supervisor, memory = learner.supervisor, learner.memory
+    arrays: Arrays = {f"rows/{name.strip('_')}": getattr(learner, name) for name in ROWS}
+    for name, each in zip(Carry._fields, learner._carry, strict=True):
         arrays[f"carry/{name}"] = each
-    arrays["winds"] = runtime._winds.amount
-    for name, value in (("x", runtime.x), ("state", runtime._state), ("guess", runtime._guess)):
+    arrays["winds"] = learner._winds.amount
+    for name, value in (("x", learner.x), ("state", learner._state), ("guess", learner._guess)):
         if value is not None:
             arrays[name] = np.asarray(value)
     for name, value in (("scale", supervisor._scale), ("running", supervisor._running)):
@@ -56,8 +54,7 @@ def snapshot(runtime: Runtime) -> tuple[Arrays, dict[str, Any]]:
         arrays |= {f"beliefs/{i}/{name}": each for name, each in own.items()}
         beliefs.append(header)
     now = next(i for i, each in enumerate(supervisor.beliefs) if each is supervisor.belief)
-    header = identity(runtime) | {
-        "kind": KIND,
+    header = {
         "tracks": tracks,
         "beliefs": beliefs,
         "belief": now,
@@ -65,23 +62,10 @@ def snapshot(runtime: Runtime) -> tuple[Arrays, dict[str, Any]]:
         "decisions": list(supervisor.decisions),
         "counts": {
             "steps": supervisor.steps, "due": supervisor._due, "asked": supervisor._asked,
-            "recorded": memory.steps, "clipped": runtime.clipped,
+            "recorded": memory.steps,
         },
-        "faults": dict(runtime.faults),
-        "frozen": runtime.frozen,
     }  # fmt: skip
     return arrays, header
-
-
-def identity(runtime: Runtime) -> dict[str, Any]:
-    """What must be the same for a state to fit."""
-    return {
-        "learner": runtime.learner,
-        "rows": runtime.rows,
-        "d_x": runtime.parts.nominal.d_x,
-        "d_u": len(runtime.parts.range.low),
-        "seed": runtime.seed,
-    }
 
 
 def _belief(belief: Belief) -> tuple[Arrays, dict[str, Any]]:
@@ -145,20 +129,14 @@ def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> Arrays:
             if name.startswith(prefix + "/")}  # fmt: skip
 
 
-def restore(runtime: Runtime, arrays: Arrays, header: dict[str, Any], name: str) -> None:
+def restore(learner: Any, arrays: Arrays, header: dict[str, Any]) -> None:
     """Takes over a snapshot; what does not fit is refused, and changes nothing."""
-    for field, here in identity(runtime).items():
-        if header[field] != here:
-            raise ValueError(
-                f"{name} is of {field} = {header[field]!r}, and here it is {here!r}: make the "
-                "wrapper with the settings that it was saved with"
-            )
     for key, each in arrays.items():
-        if each.dtype.kind == "f" and key != "winds" and np.isnan(each).any():
-            raise ValueError(f"{name} is damaged: {key} holds numbers that are none")
+        if each.dtype.kind == "f" and key not in MAY_BE_NAN and np.isnan(each).any():
+            raise ValueError(f"{key} holds numbers that are none")
     try:
         beliefs = [
-            _believed(runtime, _under(arrays, f"beliefs/{i}"), each)
+            _believed(learner, _under(arrays, f"beliefs/{i}"), each)
             for i, each in enumerate(header["beliefs"])
         ]
         tracks = [
@@ -169,36 +147,33 @@ def restore(runtime: Runtime, arrays: Arrays, header: dict[str, Any], name: str)
         counts = {key: int(value) for key, value in header["counts"].items()}
         rows = {key: arrays[f"rows/{key.strip('_')}"] for key in ROWS}
         carry = Carry(*(arrays[f"carry/{each}"] for each in Carry._fields))
-        faults = {str(key): int(value) for key, value in header["faults"].items()}
-        if not set(faults) <= set(FAULTS) or not 0 <= now <= len(beliefs):
+        if not 0 <= now <= len(beliefs):
             raise ValueError("its counts are of another kind")
         for key, each in rows.items():
-            if each.shape != (runtime.rows,):
+            if each.shape != (learner.rows,):
                 raise ValueError(f"{key.strip('_')} has shape {each.shape}")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ValueError(f"{name} is damaged: {error}") from error
-    _take(runtime, arrays, header, beliefs, tracks, counts)
-    runtime.supervisor.phase = phase
-    runtime.supervisor.belief = runtime.supervisor.beliefs[now]
-    runtime._follow(anew=True)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(repr(error)) from error
+    _take(learner, arrays, header, beliefs, tracks, counts)
+    learner.supervisor.phase = phase
+    learner.supervisor.belief = learner.supervisor.beliefs[now]
+    learner._follow(anew=True)
     for key, each in rows.items():
-        setattr(runtime, key, each.copy())
-    runtime._carry, runtime._winds = carry, Memory(arrays["winds"])
-    runtime._guess = arrays.get("guess")
-    runtime.faults.clear()
-    runtime.faults.update(faults)
+        setattr(learner, key, each.copy())
+    learner._carry, learner._winds = carry, Memory(arrays["winds"])
+    learner._guess = arrays.get("guess")
 
 
 def _take(
-    runtime: Runtime,
+    learner: Any,
     arrays: Arrays,
     header: dict[str, Any],
     beliefs: list[Belief],
     tracks: list[tuple[Track, int | None]],
     counts: dict[str, int],
 ) -> None:
-    runtime.reset()
-    supervisor, memory = runtime.supervisor, runtime.memory
+    learner._start()
+    supervisor, memory = learner.supervisor, learner.memory
     supervisor.beliefs = [supervisor.nominal, *beliefs]
     supervisor.decisions[:] = [str(each) for each in header["decisions"]]
     supervisor.steps, supervisor._due = counts["steps"], counts["due"]
@@ -212,17 +187,16 @@ def _take(
         if row is not None:
             memory._open[row] = track
     memory.steps = counts["recorded"]
-    runtime.clipped, runtime.frozen = counts["clipped"], bool(header["frozen"])
-    runtime.x, runtime._state = arrays.get("x"), arrays.get("state")
+    learner.x, learner._state = arrays.get("x"), arrays.get("state")
 
 
 def _track(arrays: Arrays, whole: bool) -> Track:
     return Track(list(arrays["x"]), list(arrays["observations"]), list(arrays["u"]), whole)
 
 
-def _believed(runtime: Runtime, arrays: Arrays, header: dict[str, Any]) -> Belief:
+def _believed(learner: Any, arrays: Arrays, header: dict[str, Any]) -> Belief:
     """A belief again, with simulators made anew."""
-    parts = runtime.parts
+    parts = learner.parts
     found = Diagnosis.made(_under(arrays, "diagnosis"), header["diagnosis"])
     wind = found.wind if found.wind is not None and found.wind.axes else None
     twin = Twin(parts.nominal, found.simulator(parts.nominal), wind, parts.threads)

@@ -12,7 +12,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward.adapt.actuation import action_array
-from windward.adapt.building import make_module, named
+from windward.adapt.config import make_runtime, named
 from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 from windward.adapt.sources import Source
@@ -63,7 +63,7 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         model: Any = None,
         logits: Any = None,
         simulator: Any = None,
-        h: int = 5,
+        h: int | None = None,
         learner: str = "auto",
         gradient: str | None = None,
         sigma: float | None = None,
@@ -82,7 +82,7 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         reach = _within_reach(venv)
         source = find_source(signal, model, reach, spaces, simulator)
         _refuse_scaled(venv, source, logits)
-        self._module = make_module(
+        self._runtime = make_runtime(
             spaces, source, logits, self.num_envs, shared, seed,
             {"h": h, "learner": named(learner, gradient), "sigma": sigma, "eta": eta, **options},
             model=model,
@@ -92,15 +92,15 @@ class RobustVecEnv(Shell, VecEnvWrapper):
     def reset(self) -> Any:
         """Begins episodes in all rows; M is kept, the windows are emptied."""
         x = self.venv.reset()
-        self._module.begin(np.array(x))
+        self._runtime.begin(np.array(x))
         return x
 
     def step_async(self, actions: np.ndarray) -> None:
         """Begins a step; `actions` are the base policy's, rows."""
-        module = self._module
-        if module.x is None:
+        runtime = self._runtime
+        if runtime.x is None:
             raise gym.error.ResetNeeded("call reset() before the first step()")
-        self.venv.step_async(module.act(action_array(actions, self._shape)))
+        self.venv.step_async(runtime.act(action_array(actions, self._shape)))
 
     def step_wait(self) -> Any:
         """Ends a step: observations, rewards, dones, infos."""
@@ -110,9 +110,7 @@ class RobustVecEnv(Shell, VecEnvWrapper):
         seen, shown = np.array(x_next), None
         if ended.any():
             shown, seen = seen, final_rows(seen, _last_seen(infos, ended), ended)
-        report = self._module.observe(
-            np.asarray(reward, dtype=np.float64), seen, ended & ~cut, ended & cut, shown=shown
-        )
+        report = self._runtime.observe(reward, seen, ended & ~cut, ended & cut, shown=shown)
         told = [{**info, "windward": report.row(i)} for i, info in enumerate(infos)]
         return x_next, reward, done, told
 

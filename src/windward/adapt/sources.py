@@ -34,6 +34,11 @@ class Happened(NamedTuple):
     gone: np.ndarray  # (B,) bool: the environment has been reset already
     learn: bool = True  # whether rewards are known and adaptation goes on
 
+    def row(self, i: int) -> "Happened":
+        """The step of one row."""
+        arrays = {name: getattr(self, name)[i : i + 1] for name in self._fields[:-1]}
+        return self._replace(**arrays)
+
     def mended(self, good: np.ndarray) -> "Happened":
         """Zeros in place of the observations and rewards of rows that are not good."""
         x, x_next, reward = (np.array(each) for each in (self.x, self.x_next, self.reward))

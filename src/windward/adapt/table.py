@@ -15,8 +15,9 @@ class Step(NamedTuple):
     terminated: np.ndarray  # (B,) bool
     truncated: np.ndarray
     valid: np.ndarray
+    usable: np.ndarray  # (B,) bool: not refused for what the host knows of it
     u: np.ndarray | None = None  # (B,) the index of a discrete action
-    usual: bool = False  # all rows are valid and none ends
+    usual: bool = False  # all rows are usable and none ends
 
 
 class StepViews:
@@ -54,8 +55,10 @@ class StepViews:
         self._flags[:], self._usual = 0, None
 
     def _set_flags(self, step: Step, learn: bool) -> None:
-        flags: Any = (0, 0, 1, learn)
+        flags: Any = (0, 0, 1, 1, learn)
         if not step.usual:
-            flags = np.stack([step.terminated, step.truncated, step.valid, [learn] * self._rows], 1)
+            learns = [learn] * self._rows
+            rows = step.terminated, step.truncated, step.valid, step.usable, learns
+            flags = np.stack(rows, axis=1)
         self._flags[:] = flags
         self._usual = learn if step.usual else None

@@ -7,7 +7,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
 from windward.adapt.actuation import action_array
-from windward.adapt.building import make_module, named
+from windward.adapt.config import make_runtime, named
 from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 
@@ -32,7 +32,7 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         model: Any = None,
         logits: Any = None,
         simulator: Any = None,
-        h: int = 5,
+        h: int | None = None,
         learner: str = "auto",
         gradient: str | None = None,
         sigma: float | None = None,
@@ -45,7 +45,7 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         super().__init__(env)
         spaces = env.single_observation_space, env.single_action_space
         source = find_source(signal, model, within_reach(env), spaces, simulator)
-        self._module = make_module(
+        self._runtime = make_runtime(
             spaces, source, logits, self.num_envs, shared, seed,
             {"h": h, "learner": named(learner, gradient), "sigma": sigma, "eta": eta, **options},
             model=model,
@@ -62,25 +62,25 @@ class RobustVectorWrapper(Shell, VectorWrapper):
         mask = None if options is None else options.get("reset_mask")
         begun = None if mask is None else np.array(mask, dtype=bool)
         x, info = self.env.reset(seed=seed, options=options)  # type: ignore[arg-type]
-        self._module.begin(np.array(x), begun)
+        self._runtime.begin(np.array(x), begun)
         return x, info
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """One step of all rows; `actions` are the base policy's."""
-        module = self._module
-        if module.x is None:
+        runtime = self._runtime
+        if runtime.x is None:
             raise gym.error.ResetNeeded("call reset() before the first step()")
         base = action_array(actions, self.action_space.shape)
-        x_next, reward, terminated, truncated, info = self.env.step(module.act(base))
+        x_next, reward, terminated, truncated, info = self.env.step(runtime.act(base))
         # Vector environments may write the next step into the same array.
         seen, ended = np.array(x_next), terminated | truncated
         phantom = shown = None
-        if self._mode == AutoresetMode.NEXT_STEP and module.ended.any():
-            phantom = module.ended
+        if self._mode == AutoresetMode.NEXT_STEP and runtime.ended.any():
+            phantom = runtime.ended
         elif self._mode == AutoresetMode.SAME_STEP and ended.any():
             shown, seen = seen, final_rows(seen, info["final_obs"], ended)
-        report = module.observe(
-            np.asarray(reward, dtype=np.float64), seen,
+        report = runtime.observe(
+            reward, seen,
             *((terminated, truncated) if ended.any() else ()), phantom=phantom, shown=shown,
         )  # fmt: skip
         return x_next, reward, terminated, truncated, {**info, "windward": report._asdict()}

@@ -8,7 +8,7 @@ from gymnasium.utils import RecordConstructorArgs
 
 from windward.adapt import saving
 from windward.adapt.actuation import action_array
-from windward.adapt.building import make_module, named
+from windward.adapt.config import make_runtime, named
 from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
 
@@ -73,12 +73,12 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         model: Any = None,
         logits: Any = None,
         simulator: Any = None,
-        h: int = 5,
+        h: int | None = None,
         learner: str = "auto",
         gradient: str | None = None,
         sigma: float | None = None,
         eta: float | None = None,
-        guard: bool = True,
+        guard: bool | None = None,
         seed: int = 0,
         **options: Any,
     ) -> None:
@@ -97,8 +97,10 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         RecordConstructorArgs.__init__(self, _disable_deepcopy=True, **given)
         gym.Wrapper.__init__(self, env)
         spaces = env.observation_space, env.action_space
-        source = find_source(signal, model, [env], spaces, simulator)
-        self._module = make_module(
+        source = None
+        if signal is not None:
+            source = find_source(signal, model, [env], spaces, simulator)
+        self._runtime = make_runtime(
             spaces, source, logits, 1, True, seed,
             {"h": h, "learner": learner, "sigma": sigma, "eta": eta, "guard": guard, **options},
             model=logits if model is None else model,
@@ -111,16 +113,16 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
     ) -> tuple[Any, dict[str, Any]]:
         """Begins an episode; M is kept, the windows are emptied."""
         x, info = self.env.reset(seed=seed, options=options)
-        self._module.begin(np.array(x)[None])
+        self._runtime.begin(np.array(x)[None])
         return x, info
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """One step; `action` is the base policy's."""
-        module = self._module
-        if module.x is None:
+        runtime = self._runtime
+        if runtime.x is None:
             raise gym.error.ResetNeeded("call reset() before the first step()")
         rows = action_array(action, self._shape)[None]
-        executed = module.act(rows)
+        executed = runtime.act(rows)
         # The agent's own object where nothing was added: what it would have done without us.
         chosen = action if executed is rows else executed[0]
         x_next, reward, terminated, truncated, info = self.env.step(chosen)
@@ -128,16 +130,16 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
         if terminated or truncated:
             ends = (np.array([bool(terminated)]), np.array([bool(truncated)]))
         seen = np.array(x_next, ndmin=self._ndim)
-        report = module.observe(np.array([float(reward)]), seen, *ends)
+        report = runtime.observe(reward, seen, *ends)
         return x_next, reward, terminated, truncated, {**info, "windward": report.row(0)}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self.env, self._saved_kwargs, saving.snapshot(self._module))
+        return _rebuild, (type(self), self.env, self._saved_kwargs, saving.snapshot(self._runtime))
 
 
 def _rebuild(cls: type[RobustWrapper], env: gym.Env, given: dict[str, Any], state: Any) -> Any:
     """A wrapper from a pickle."""
     wrapper = cls(env, **given)
     arrays, header = state
-    saving.restore(wrapper._module, arrays, header, "the pickled wrapper")
+    saving.restore(wrapper._runtime, arrays, header, "the pickled wrapper")
     return wrapper

@@ -125,14 +125,15 @@ class Adaptation:
             learn=True,
         )  # fmt: skip
         c, aux = -self._reward, None
+        usable = self._all
         if self._error is None:
             try:
                 aux = self.engine.shaped(self.source.after(happened))
             except Exception as error:  # a simulator may fail in any way
                 self._error = error
         if aux is None:  # ends episodes, and nothing is learned from it
-            aux, c = self.engine.blank(), np.full(self._rows, np.nan)
-        step = Step(c, aux, terminated, ended & ~terminated, self._all)
+            aux, usable = self.engine.blank(), ~self._all
+        step = Step(c, aux, terminated, ended & ~terminated, self._all, usable)
         seen = self.engine.observe(step, unit=unit)
         accepted = np.array(seen.accepted) > 0
         if not accepted.all():

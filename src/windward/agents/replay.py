@@ -88,7 +88,8 @@ class NStep:
 
     def __init__(self, replay: Replay, n: int, gamma: float) -> None:
         self.replay, self.n, self.gamma = replay, n, gamma
-        self._steps: deque[tuple[Any, Any, Any]] = deque()
+        self.steps: deque[tuple[Any, Any, Any]] = deque()
+        """of which transitions are still to be made"""
 
     def add(
         self,
@@ -102,19 +103,19 @@ class NStep:
     ) -> None:
         """One step of the environment; `phi` is φ(x), for a vector head."""
         # Both costs add up alike: one row of reward and φ.
-        self._steps.append((x, u, reward if phi is None else np.array([reward, *phi])))
+        self.steps.append((x, u, reward if phi is None else np.array([reward, *phi])))
         if terminated or truncated:
-            while self._steps:
+            while self.steps:
                 self._emit(x_next, terminated)
-        elif len(self._steps) == self.n:
+        elif len(self.steps) == self.n:
             self._emit(x_next, False)
 
     def _emit(self, x_next: Any, terminated: bool) -> None:
         total: Any = 0.0
-        for _, _, cost in reversed(self._steps):
+        for _, _, cost in reversed(self.steps):
             total = cost + self.gamma * total
-        discount = 0.0 if terminated else self.gamma ** len(self._steps)
-        x, u, _ = self._steps.popleft()
+        discount = 0.0 if terminated else self.gamma ** len(self.steps)
+        x, u, _ = self.steps.popleft()
         if isinstance(total, float):
             self.replay.add(x, u, total, discount, x_next)
         else:

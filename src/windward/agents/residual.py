@@ -1,4 +1,4 @@
-"""Residual-policy learning, a peer of `RobustWrapper`: a small policy learned on top of the base.
+"""Residual-policy learning: a small policy learned on top of the base; learner "residual".
 
 u_t = base + scale·(π(z_t) + n_t),    z_t = (x_t, base action, ŵ_{t-1}, ..., ŵ_{t-h})
 
@@ -7,24 +7,43 @@ value, learned off policy from the steps themselves while it acts. As in those p
 0, and the critic learns alone at first; ŵ is there only with a signal.
 """
 
-from dataclasses import fields
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.peers.hearing import signal_source
-from windward.adapt.peers.slot import Slot
+from windward.adapt.config import Request, register, settings_of
+from windward.adapt.contract import Attempt, Learner
+from windward.adapt.learners.laws import Laws, refuse_score
+from windward.adapt.wrapper import RobustWrapper
 from windward.agents.residual_learning import Learning, Residual
 
+NAME = "residual"
 
-class ResidualPolicy(Slot):
+
+def _make(request: Request, attempt: Attempt) -> Learner:
+    box = request.spaces[1]
+    if not isinstance(box, gym.spaces.Box):
+        raise ValueError(f"learner {NAME!r} adds to continuous actions; here they are {box}")
+    options = dict(request.options)
+    h = checks.integer("h", options.pop("h", 5), 1)
+    settings = settings_of(Residual, request._replace(options=options))
+    source = None if request.source is None else refuse_score(request.source)
+    shape = (0, 0) if source is None else (h, source.d_w)
+    d_x = int(np.prod(request.spaces[0].shape or ()))
+    laws = [Learning(settings, box, d_x, shape, request.seed + row) for row in range(request.rows)]
+    return Laws(NAME, laws, source, int(np.prod(box.shape)), attempt)
+
+
+register(NAME, _make)
+
+
+class ResidualPolicy(RobustWrapper):
     """Learns a policy that is added to the base action, from rewards, while it acts.
 
-    The action given to `step` is the base action, and `info["windward"]` and faults are as in
-    `RobustWrapper`. It needs no simulator; with a signal it sees the last h ŵ beside the
-    observation, as M does.
+    It is `RobustWrapper` with `learner="residual"`, and needs no signal; with one it sees the last
+    h ŵ beside the observation, as M does.
 
     Args:
       env: an environment with bounded Box actions and Box observations.
@@ -46,21 +65,10 @@ class ResidualPolicy(Slot):
         *,
         model: Any = None,
         simulator: Any = None,
-        h: int = 5,
+        h: int | None = None,
         seed: int = 0,
         **settings: Any,
     ) -> None:
-        given = {"signal": signal, "model": model, "simulator": simulator, "h": h, "seed": seed}
-        super().__init__(env, given | settings)
-        unknown = sorted(set(settings) - {each.name for each in fields(Residual)})
-        if unknown:
-            raise ValueError(
-                f"ResidualPolicy does not know {', '.join(unknown)}; its settings are "
-                f"{', '.join(each.name for each in fields(Residual))}"
-            )
-        checks.integer("h", h, 1)
-        source = None if signal is None else signal_source(env, signal, model, simulator)
-        shape = (0, 0) if source is None else (h, source.d_w)
-        d_x = int(np.prod(env.observation_space.shape or ()))
-        seed = checks.integer("seed", seed, 0)
-        self._fill(Learning(Residual(**settings), self._box, d_x, shape, seed), source)
+        super().__init__(
+            env, signal, model=model, simulator=simulator, h=h, learner=NAME, seed=seed, **settings
+        )

@@ -6,7 +6,7 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from windward import checks
+from windward import checks, files
 from windward.adapt.sources import Happened
 from windward.agents import learner
 from windward.agents.replay import NStep, Replay
@@ -91,6 +91,18 @@ class Moments:
         inside = (z - self._mean) * np.where(moves, 1.0 / np.where(moves, spread, 1.0), 0.0)
         return np.clip(inside, -SPREAD, SPREAD).astype(np.float32)
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """For a file."""
+        numbers = np.array([self.count, self._rewards], dtype=np.float64)
+        return {
+            "moments/mean": self._mean, "moments/squares": self._squares, "moments/sums": numbers
+        }  # fmt: skip
+
+    def restore(self, arrays: dict[str, np.ndarray]) -> None:
+        """Goes on from what `arrays` gave."""
+        self._mean, self._squares = arrays["moments/mean"], arrays["moments/squares"]
+        self.count, self._rewards = int(arrays["moments/sums"][0]), float(arrays["moments/sums"][1])
+
     @property
     def reward_size(self) -> float:
         """Root mean square."""
@@ -158,6 +170,38 @@ class Learning:
         if self._moments.count >= max(self._chosen.burn_in // 5, 1) and len(self._replay):
             for _ in range(self._chosen.updates):
                 self._update()
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """See Law."""
+        own = files.flatten("networks", self._learner) | self._moments.arrays()
+        own |= {f"replay/{name}": each for name, each in self._replay.arrays().items()}
+        steps = list(self._chain.steps)
+        for i, name in enumerate(("x", "u", "reward")):
+            own[f"chain/{name}"] = np.array([step[i] for step in steps])
+        if self._acted is not None:
+            own |= {"acted/z": self._acted[0], "acted/u": self._acted[1]}
+        return own | {"window": self._window}
+
+    def header(self) -> dict[str, Any]:
+        """See Law."""
+        return {"generator": self._rng.bit_generator.state, "paid": self._paid}
+
+    def restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
+        """See Law."""
+        learner_state = files.unflatten("networks", self._learner, arrays)
+        self.forget()
+        self._learner, self._policy = learner_state, as_numpy(learner_state.policy)
+        self._rng.bit_generator.state = header["generator"]
+        self._moments.restore(arrays)
+        size = len("replay/")
+        self._replay.restore(
+            {name[size:]: each for name, each in arrays.items() if name.startswith("replay/")}
+        )
+        chain = (arrays[f"chain/{name}"] for name in ("x", "u", "reward"))
+        self._chain.steps.extend((x, u, float(paid)) for x, u, paid in zip(*chain, strict=True))
+        self._window, self._paid = arrays["window"], header["paid"]
+        if "acted/z" in arrays:
+            self._acted = arrays["acted/z"], arrays["acted/u"]
 
     def _update(self) -> None:
         """One update of both networks; of the critic alone while it burns in."""

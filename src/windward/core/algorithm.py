@@ -183,6 +183,8 @@ def assemble(
 
         w_hat, seen, finite = jax.vmap(look)(old, tr)
         accepted = tr.valid & finite
+        if tr.usable is not None:
+            accepted = accepted & tr.usable
         # Refused steps must not reach a product: 0 * nan is nan.
         tr = tr._replace(c=jnp.where(accepted, tr.c, 0.0))
         w_hat = jnp.where(accepted[:, None], w_hat, 0.0)

@@ -14,7 +14,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward import files, policies
-from windward.adapt.building import logits_from
+from windward.adapt.config import logits_from
 from windward.agents import D4PG
 from windward.agents.checkpoints import AGENT, CHECKPOINT
 from windward.policies.sb3 import SB3, SBX, library_of

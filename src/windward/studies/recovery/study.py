@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 from windward import checks, policies
 from windward.adapt import RobustWrapper
-from windward.adapt.building import KNOWN
+from windward.adapt.config import known as known_learners
 from windward.studies.evaluation.episodes import Actor, play
 from windward.studies.linear import computed
 from windward.studies.linear.computed import Computed, Plan
@@ -101,7 +101,7 @@ def measure(
     adapted = RobustWrapper(
         case.world(), model=model, learner=learner, simulator=simulator, seed=seed
     )
-    supervisor = getattr(adapted._module, "supervisor", None)
+    supervisor = getattr(adapted._runtime.learner, "supervisor", None)
     watch = None if supervisor is None else Stopwatch(supervisor, "stepped", "ended")
     worlds = {"nominal": case.nominal(), "base": case.world(), "adapted": adapted}
     timed = {policy: Timed(env) for policy, env in worlds.items()}
@@ -176,7 +176,7 @@ def run(settings: RecoveryStudy, console: Console) -> dict[str, Any]:
 
 
 def _check(settings: RecoveryStudy) -> None:
-    for name, known in (("learners", KNOWN), ("cases", tuple(CASES))):
+    for name, known in (("learners", known_learners()), ("cases", tuple(CASES))):
         given = getattr(settings, name)
         if not given or set(given) - set(known):
             raise ValueError(f"{name} must be of {', '.join(known)}; got {given}")
