@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from windward.agents import D4PG
 from windward.cli import STUDIES, main
 from windward.studies.evaluation import report as evaluation_report
 from windward.studies.evaluation.evaluate import Evaluate
-from windward.studies.headroom.methods import BASE, BEST, METHODS
 from windward.studies.runs.locks import Lock
 
 
@@ -26,8 +24,6 @@ from windward.studies.runs.locks import Lock
         (["evaluate", "--help"], "only load files that you trust"),
         (["run", "--help"], "regret-rate"),
         (["run", "lds-low", "--help"], "periods of the sinusoid for tuning"),
-        (["run", "headroom", "--help"], "initial step size of the search for the best M"),
-        (["run", "headroom", "--help"], "--scale paper --dry-run` lists all names"),
         (["bench", "--help"], "NumPy loop"),
         (["bench", "--help"], "mujoco.rollout"),
     ],
@@ -37,13 +33,6 @@ def test_help(args: list[str], expected: str, capsys: pytest.CaptureFixture[str]
         main(args)
     assert end.value.code == 0
     assert expected in " ".join(capsys.readouterr().out.split())
-
-
-def test_help_of_headroom_names_every_method(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["run", "headroom", "--help"])
-    words = set(re.findall(r"[\w-]+", capsys.readouterr().out))
-    assert set(METHODS) - {BASE, BEST} <= words
 
 
 def test_list_names_studies_disturbances_and_environments(
@@ -164,12 +153,6 @@ def test_train_holds_its_folder_while_it_learns(
 
     monkeypatch.setattr(D4PG, "learn", learn)
     main(f"train --env Pendulum-v1 --steps 10 --out {tmp_path}".split())
-
-
-def test_headroom_has_no_flag_that_deletes_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["run", "headroom", "--redo", "paper", "--dry-run"])
-    assert "--redo" in capsys.readouterr().err
 
 
 def test_train_on_discrete_actions_ends_in_one_clear_line(

@@ -3,7 +3,7 @@
 types, checks, figures, atomic, files < core < linear, policies < simulators < envs < diagnosis
 < adapt < agents < studies < bench < cli. A module may import from layers before its own and from
 its own part; linear and policies do not know each other. Within studies it is
-runs < pages < evaluation < linear, training, learning < headroom, diagnosis, recovery.
+runs < pages < evaluation < linear, training, learning < diagnosis, recovery.
 The top-level ``windward/__init__.py`` gathers public names and is exempt; to import it is to import
 all that it gathers, so only layers after those may.
 """
@@ -32,7 +32,7 @@ STUDIES = [
     {"pages"},
     {"evaluation"},
     {"linear", "training", "learning"},
-    {"headroom", "diagnosis", "recovery"},
+    {"diagnosis", "recovery"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
 RANK_OF_STUDIES = {part: rank for rank, layer in enumerate(STUDIES) for part in layer}

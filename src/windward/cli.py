@@ -29,8 +29,6 @@ from windward.studies.evaluation import report as evaluation_report
 from windward.studies.evaluation.diagnose import Diagnose
 from windward.studies.evaluation.evaluate import Evaluate
 from windward.studies.evaluation.loading import make_env
-from windward.studies.headroom import headroom
-from windward.studies.headroom import settings as headroom_settings
 from windward.studies.learning import learning
 from windward.studies.linear import dimension, headroom_linear, lds, lds_high, regret
 from windward.studies.pages import compare, summary_page
@@ -93,12 +91,6 @@ STUDIES: dict[type, Study] = {
         "beyond the paper: what each gradient estimate captures of the headroom",
         "5 min",
     ),
-    headroom_settings.Headroom: Study(
-        headroom.run,
-        "headroom",
-        "beyond the paper: what adapting captures on pushed policies, and what it risks",
-        "1 to 2 h; all cases, --scale paper, a day",
-    ),
     diagnosis_study.DiagnoseStudy: Study(
         diagnosis_study.run,
         diagnosis_study.NAME,
@@ -154,7 +146,6 @@ class Run:
         | Annotated[regret.RegretRate, tyro.conf.subcommand("regret-rate")]
         | Annotated[dimension.Dimension, tyro.conf.subcommand("dimension")]
         | Annotated[headroom_linear.HeadroomLinear, tyro.conf.subcommand("headroom-linear")]
-        | Annotated[headroom_settings.Headroom, tyro.conf.subcommand("headroom")]
         | Annotated[diagnosis_study.DiagnoseStudy, tyro.conf.subcommand("diagnose")]
         | Annotated[recovery_study.RecoveryStudy, tyro.conf.subcommand("recovery")]
         | Annotated[learning.Learning, tyro.conf.subcommand("learning")]

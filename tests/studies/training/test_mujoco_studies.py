@@ -470,7 +470,7 @@ def test_every_study_of_the_issue_has_a_name_and_says_what_it_shows(
     names = (
         "lds-low lds-high hopper-pd1 hopper-pd2 hopper-pd3 hopper-clean walker-pd2 walker-pd3 "
         "walker-pd3-sweep ant-pd2 ant-pd3 halfcheetah-pd1 pendulum-fgsm pendulum-sine regret-rate "
-        "dimension cartpole-discrete headroom"
+        "dimension cartpole-discrete headroom-linear diagnose recovery learning"
     )
     missing = [name for name in names.split() if f" {name} " not in out]
     assert missing == []

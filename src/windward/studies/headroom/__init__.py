@@ -1,1 +1,0 @@
-"""What each way of learning M captures of what there is to gain, on trained policies."""
