@@ -149,7 +149,6 @@ def results(*names: str) -> dict[str, Any]:
     return found
 
 
-
 def test_the_readme_shows_the_shares_of_headroom_as_they_came_out() -> None:
     readme = (ROOT / "README.md").read_text()
     linear = results("headroom-linear", "summary.json")["headroom"]["10x5"]
@@ -180,12 +179,6 @@ def test_the_page_of_results_shows_lds_low_as_it_came_out() -> None:
         mean = f"{each['mean']:.3f} [{low:.3f}, {high:.3f}]"
         cells = f"| {mean} | {each['median']:.2f} | {each['worst']:.2f} |"
         assert name == "LQR" or cells in page
-
-
-
-
-
-
 
 
 @pytest.mark.parametrize(

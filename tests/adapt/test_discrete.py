@@ -108,7 +108,9 @@ def corrected(env, correction):
 )
 def test_executed_actions_are_exact_draws(start, logits):
     inner = Chooser(start=start)
-    env = ww.RobustWrapper(inner, one, logits=constant(logits), h=1, eta=0.01)
+    env = ww.RobustWrapper(
+        inner, one, logits=constant(logits), h=1, eta=0.01, learner="mf-gpc", guard=False
+    )
     corrected(env, CORRECTION)
     rng = np.random.default_rng(2)
     for u in start + rng.choice(4, size=2500, p=scipy.special.softmax(logits)):
@@ -147,7 +149,17 @@ def test_dmf_gpc_by_hand(x64):
 
     M = 0.3 * rng.normal(size=(h, 3, 2))
     inner = Chooser(3)
-    env = ww.RobustWrapper(inner, own, logits=logits, h=h, eta=eta, M0=M, projection=None)
+    env = ww.RobustWrapper(
+        inner,
+        own,
+        logits=logits,
+        h=h,
+        eta=eta,
+        M0=M,
+        projection=None,
+        learner="mf-gpc",
+        guard=False,
+    )
     env.reset(seed=0)
     w_hist, scores = np.zeros((h, 2)), [np.zeros_like(M)] * h
     for t in range(8):
@@ -190,7 +202,9 @@ def test_masked_logits_in_a_file(preset, tmp_path):
 def test_it_learns_the_better_action():
     """Action 3 pays most, and a constant ŵ lets M say so."""
     inner = Chooser()
-    env = ww.RobustWrapper(inner, one, logits=constant(np.zeros(4)), h=1, eta=0.02)
+    env = ww.RobustWrapper(
+        inner, one, logits=constant(np.zeros(4)), h=1, eta=0.02, learner="mf-gpc", guard=False
+    )
     env.reset(seed=0)
     rng = np.random.default_rng(5)
     for _ in range(800):
@@ -201,7 +215,15 @@ def test_it_learns_the_better_action():
 def test_pd1_by_hand():
     """TD error times (one-hot - probabilities), d_w = |U| (deviation 3)."""
     model = ww.policies.load("CartPole-v1")
-    env = ww.RobustWrapper(gym.make("CartPole-v1"), "pd1", model=model, logits=model, eta=1e-4)
+    env = ww.RobustWrapper(
+        gym.make("CartPole-v1"),
+        "pd1",
+        model=model,
+        logits=model,
+        eta=1e-4,
+        learner="mf-gpc",
+        guard=False,
+    )
     critic = model.critic
     x, _ = env.reset(seed=0)
     for t in range(40):

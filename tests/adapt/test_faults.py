@@ -235,7 +235,7 @@ def test_logits_that_fail(how):
     logits = failing(model.logits, how)
     env = ww.RobustWrapper(
         gym.make("CartPole-v1"), lambda x, u, reward, x_next: x, logits=logits, h=1, eta=1e-2,
-        M0=np.ones((1, 2, 4)),
+        M0=np.ones((1, 2, 4)), learner="mf-gpc", guard=False
     )  # fmt: skip
     env.reset(seed=0)
 

@@ -137,7 +137,9 @@ def test_it_goes_on_from_a_file_and_from_a_copy(learned, tmp_path: Path):
 
 def test_other_forms_take_it_too(learned):
     vector = gym.vector.SyncVectorEnv([world, world])
-    robust = ww.RobustVectorWrapper(vector, signal="pd3", simulator=learned)
+    robust = ww.RobustVectorWrapper(
+        vector, signal="pd3", simulator=learned, learner="mf-gpc", guard=False
+    )
     x, _ = robust.reset(seed=0)
     *_, info = robust.step(policy(x))
     assert np.shape(info["windward"]["w_hat"]) == (2, 3)

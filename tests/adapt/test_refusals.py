@@ -126,7 +126,7 @@ def test_a_failed_step_of_the_environment():
                 raise RuntimeError("motor")
             return super().step(action)
 
-    env = ww.RobustWrapper(Failing(wind(50)), true_w, h=3, eta=1e-2)
+    env = ww.RobustWrapper(Failing(wind(50)), true_w, h=3, eta=1e-2, learner="mf-gpc", guard=False)
     env.reset()
     for _ in range(3):
         env.step(np.zeros(1))

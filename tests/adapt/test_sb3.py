@@ -66,7 +66,7 @@ class Recorder:
 def test_the_last_observation_is_what_V_sees():
     critic = Recorder()
     inner = DummyVecEnv([lambda: Short("terminated"), lambda: Short("truncated")])
-    venv = RobustVecEnv(inner, ww.PD1(critic), sigma=0.5, h=1)
+    venv = RobustVecEnv(inner, ww.PD1(critic), sigma=0.5, h=1, learner="mf-gpc", guard=False)
     venv.reset()
     infos = [[row["windward"] for row in venv.step(np.zeros((2, 1)))[3]] for _ in range(3)]
     assert critic.V_saw == [[[1, 1]] * 2, [[1, 2]] * 2, [[2, 1]] * 2]
@@ -175,7 +175,7 @@ def test_processes_of_their_own():
     venv = SubprocVecEnv([partial(gym.make, "Pendulum-v1", max_episode_steps=3)])
     try:
         with pytest.raises(ValueError, match=r"pd3.*out of reach.*use a DummyVecEnv"):
-            RobustVecEnv(venv, "pd3")
+            RobustVecEnv(venv, "pd3", learner="mf-gpc", guard=False)
         layer = RobustVecEnv(venv, lambda x, u, reward, x_next: x_next - x, **QUICK)
         layer.reset()
         ended = []
@@ -193,24 +193,34 @@ def test_values_outside_of_vec_normalize_are_refused():
     for signal, more in [(ww.PD1(ScalarValues()), {}), ("pd1", {"model": ScalarValues()})]:
         with pytest.raises(ValueError, match=r"pd1 are.*put the layer inside, VecNormalize\(Rob"):
             RobustVecEnv(VecMonitor(venv), signal, **more)
-    assert RobustVecEnv(venv, true_w).signal == "own"
+    assert RobustVecEnv(venv, true_w, learner="mf-gpc", guard=False).signal == "own"
     scales_nothing = VecNormalize(DummyVecEnv(plants(1)), norm_obs=False, norm_reward=False)
-    assert RobustVecEnv(scales_nothing, "pd1", model=ScalarValues()).signal == "pd1"
-    assert RobustVecEnv(venv.venv, "pd1", model=ScalarValues()).signal == "pd1"
+    assert (
+        RobustVecEnv(
+            scales_nothing, "pd1", model=ScalarValues(), learner="mf-gpc", guard=False
+        ).signal
+        == "pd1"
+    )
+    assert (
+        RobustVecEnv(venv.venv, "pd1", model=ScalarValues(), learner="mf-gpc", guard=False).signal
+        == "pd1"
+    )
 
 
 def test_logits_outside_of_vec_normalize_are_refused():
     venv = VecNormalize(DummyVecEnv([partial(gym.make, "CartPole-v1")]))
     model = A2C("MlpPolicy", venv, device="cpu", seed=0)
     with pytest.raises(ValueError, match=r"logits of A2C are.*put the layer inside"):
-        RobustVecEnv(venv, "pd3", logits=model)
-    assert RobustVecEnv(venv.venv, "pd3", logits=model).signal == "pd3"
+        RobustVecEnv(venv, "pd3", logits=model, learner="mf-gpc", guard=False)
+    assert (
+        RobustVecEnv(venv.venv, "pd3", logits=model, learner="mf-gpc", guard=False).signal == "pd3"
+    )
 
 
 def test_bad_input():
     with pytest.raises(ValueError, match=r"of Stable-Baselines3.*got Plant: use RobustWrapper"):
-        RobustVecEnv(Plant(wind(9)), true_w)
-    venv = RobustVecEnv(DummyVecEnv(plants(2)), true_w)
+        RobustVecEnv(Plant(wind(9)), true_w, learner="mf-gpc", guard=False)
+    venv = RobustVecEnv(DummyVecEnv(plants(2)), true_w, learner="mf-gpc", guard=False)
     with pytest.raises(gym.error.ResetNeeded):
         venv.step(np.zeros((2, 1)))
     venv.reset()
@@ -220,7 +230,7 @@ def test_bad_input():
 
 def test_an_end_without_a_last_observation(monkeypatch):
     inner = DummyVecEnv([Short])
-    venv = RobustVecEnv(inner, lambda x, u, r, x_next: x)
+    venv = RobustVecEnv(inner, lambda x, u, r, x_next: x, learner="mf-gpc", guard=False)
     venv.reset()
     venv.step(np.zeros((1, 1)))
     step_wait = inner.step_wait

@@ -111,7 +111,14 @@ def test_updates_of_those_who_do_not_wait():
 
 def test_discrete_actions_wait_too():
     env = gym.make("windward/WindyCartPole-v0")
-    told = ww.RobustWrapper(env, "pd3", logits=lambda x: 0 * x[:, :2], every_episodes="told")
+    told = ww.RobustWrapper(
+        env,
+        "pd3",
+        logits=lambda x: 0 * x[:, :2],
+        every_episodes="told",
+        learner="mf-gpc",
+        guard=False,
+    )
     told.reset(seed=0)
     for t in range(8):
         told.step(t % 2)
@@ -122,8 +129,12 @@ def test_discrete_actions_wait_too():
 
 
 def test_a_file_of_one_that_counts_is_refused(tmp_path):
-    counts = ww.RobustWrapper(Plant(wind(9)), true_w, every_episodes=3)
-    waits = ww.RobustWrapper(Plant(wind(9)), true_w, every_episodes="told")
+    counts = ww.RobustWrapper(
+        Plant(wind(9)), true_w, every_episodes=3, learner="mf-gpc", guard=False
+    )
+    waits = ww.RobustWrapper(
+        Plant(wind(9)), true_w, every_episodes="told", learner="mf-gpc", guard=False
+    )
     counts.save(tmp_path / "counts.npz")
     with pytest.raises(ValueError, match="clock"):
         waits.load(tmp_path / "counts.npz")
@@ -163,7 +174,10 @@ def test_what_cannot_wait_is_refused_before_the_first_step():
     for message, env in [
         ("none: train in", make[0]()),
         ("every_episodes='told'", ww.RobustWrapper(make[0](), true_w)),
-        ("every_episodes='told'", RobustVecEnv(DummyVecEnv(make), true_w)),
+        (
+            "every_episodes='told'",
+            RobustVecEnv(DummyVecEnv(make), true_w, learner="mf-gpc", guard=False),
+        ),
     ]:
         model = PPO("MlpPolicy", env, n_steps=8, batch_size=8, **TINY)
         with pytest.raises(ValueError, match=message):

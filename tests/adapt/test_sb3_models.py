@@ -115,13 +115,17 @@ def test_pd2_from_fitted_values(continuous):
 
 @pytest.mark.parametrize("name", DISCRETE)
 def test_logits_of_models(discrete, name):
-    env = ww.RobustWrapper(cart(), "pd3", logits=discrete[name], h=2, eta=0.01)
+    env = ww.RobustWrapper(
+        cart(), "pd3", logits=discrete[name], h=2, eta=0.01, learner="mf-gpc", guard=False
+    )
     assert_adapts(env, discrete[name], warn=False)
 
 
 def test_pd1_from_a_table(discrete):
     model = discrete["sb3.DQN"]
-    env = ww.RobustWrapper(cart(), "pd1", model=model, logits=model, h=2, eta=0.01)
+    env = ww.RobustWrapper(
+        cart(), "pd1", model=model, logits=model, h=2, eta=0.01, learner="mf-gpc", guard=False
+    )
     assert_adapts(env, model, warn=False)
 
 
@@ -172,7 +176,16 @@ def test_a_table_learns_from_what_was_executed():
     model = make("sb3.DQN", inner, replay_buffer_class=ExecutedReplayBuffer)
     # ŵ = 1 and an M that pulls to the left.
     M0 = np.array([[[3.0], [-3.0]]])
-    env = ww.RobustWrapper(inner, lambda *step: np.ones(1), logits=model, h=1, eta=1e-3, M0=M0)
+    env = ww.RobustWrapper(
+        inner,
+        lambda *step: np.ones(1),
+        logits=model,
+        h=1,
+        eta=1e-3,
+        M0=M0,
+        learner="mf-gpc",
+        guard=False,
+    )
     agent = Noted(env)
     learn_in(model, agent, 152)
     np.testing.assert_array_equal(replayed(model, 152)[:, 0], inner.executed)
@@ -237,7 +250,7 @@ def test_pd1_has_the_statistics_of_vec_normalize():
         x = x_next
     assert abs(venv.obs_rms.mean[2]) > 1e-3
     with pytest.raises(ValueError, match="put the layer inside"):
-        RobustVecEnv(venv, "pd1", model=model)
+        RobustVecEnv(venv, "pd1", model=model, learner="mf-gpc", guard=False)
 
 
 def test_policies_that_adapt_are_evaluated_too(continuous):

@@ -68,7 +68,12 @@ def test_pd2_by_hand(cart):
     model, act = cart
     values = model.vector
     env = ww.RobustWrapper(
-        gym.make("InvertedPendulum-v5"), "pd2", model=model, sigma=0.4, guard=False
+        gym.make("InvertedPendulum-v5"),
+        "pd2",
+        model=model,
+        sigma=0.4,
+        guard=False,
+        learner="mf-gpc",
     )
     ends, clips = 0, 0
     for x, told, _, x_next, terminated, _, _ in steps_of(env, act, 60):
@@ -86,7 +91,14 @@ def test_pd1_by_hand(cart):
     """(c + γV(x_next) - Q(x, u)) n/σ², of costs: all signs turned once."""
     model, act = cart
     critic, sigma = model.critic, 0.4
-    env = ww.RobustWrapper(gym.make("InvertedPendulum-v5"), "pd1", model=model, sigma=sigma)
+    env = ww.RobustWrapper(
+        gym.make("InvertedPendulum-v5"),
+        "pd1",
+        model=model,
+        sigma=sigma,
+        learner="mf-gpc",
+        guard=False,
+    )
     ends, clips = 0, 0
     for x, told, reward, x_next, terminated, _, _ in steps_of(env, act, 60):
         ahead = 0.0 if terminated else critic.V(x_next[None])[0]
@@ -103,7 +115,7 @@ def test_values_are_bootstrapped_on_truncation_alone(ends):
     scalar, vector = ScalarValues(), VectorValues()
     for signal in (ww.PD1(scalar), ww.PD2(vector)):
         plant = Plant(wind(20), length=3, ends=ends)
-        env = ww.RobustWrapper(plant, signal, sigma=0.1)
+        env = ww.RobustWrapper(plant, signal, sigma=0.1, learner="mf-gpc", guard=False)
         for x, told, reward, x_next, terminated, truncated, _ in steps_of(env, plant.base, 9):
             u, goes_on = told["action"], 1.0 - terminated
             if env.signal == "pd2":
@@ -196,4 +208,6 @@ def test_functions_that_are_no_signal():
 
 def test_pd1_needs_noise():
     with pytest.raises(ValueError, match="sigma"):
-        ww.RobustWrapper(Plant(wind(9)), ww.PD1(ScalarValues()), sigma=0.0)
+        ww.RobustWrapper(
+            Plant(wind(9)), ww.PD1(ScalarValues()), sigma=0.0, learner="mf-gpc", guard=False
+        )

@@ -129,7 +129,7 @@ def test_pd3_of_a_sync_vector(mode):
         return ww.envs.Disturbed(inner, ww.envs.Uniform(0.1), channel="qvel")
 
     inner = SyncVectorEnv([make, make], autoreset_mode=mode)
-    env = ww.RobustVectorWrapper(inner, "pd3", h=H, every_steps=5)
+    env = ww.RobustVectorWrapper(inner, "pd3", h=H, every_steps=5, learner="mf-gpc", guard=False)
     env.reset(seed=0)
     over = np.zeros(2, bool)
     for _ in range(14):
@@ -150,7 +150,7 @@ def test_pd3_of_a_sync_vector(mode):
 
 def test_frozen_at_zero_it_is_not_there():
     bare, inner = (gym.make_vec("Pendulum-v1", 3, vectorization_mode="sync") for _ in range(2))
-    env = ww.RobustVectorWrapper(inner, "pd3")
+    env = ww.RobustVectorWrapper(inner, "pd3", learner="mf-gpc", guard=False)
     env.freeze()
     x, _ = env.reset(seed=1)
     y, _ = bare.reset(seed=1)
@@ -247,7 +247,9 @@ def test_vectorised_cartpole():
     """An environment that is a vector of itself, with discrete actions."""
     model = ww.policies.load("CartPole-v1")
     inner = gym.make_vec("CartPole-v1", 3, vectorization_mode="vector_entry_point")
-    env = ww.RobustVectorWrapper(inner, "auto", model=model, logits=model, h=H, eta=1e-3)
+    env = ww.RobustVectorWrapper(
+        inner, "auto", model=model, logits=model, h=H, eta=1e-3, learner="mf-gpc", guard=False
+    )
     assert env.signal == "pd2"
     env.reset(seed=0)
     rng = np.random.default_rng(0)
@@ -257,7 +259,9 @@ def test_vectorised_cartpole():
     assert env.M.any()
     assert not env.faults
     with pytest.raises(ValueError, match=r"pd3.*reach.*SyncVectorEnv.*pd2"):
-        ww.RobustVectorWrapper(inner, "pd3", model=model, logits=model)
+        ww.RobustVectorWrapper(
+            inner, "pd3", model=model, logits=model, learner="mf-gpc", guard=False
+        )
 
 
 def test_processes_of_their_own():
@@ -267,14 +271,16 @@ def test_processes_of_their_own():
     inner = AsyncVectorEnv(makers, context="forkserver", shared_memory=False)
     try:
         for signal in ("pd2", lambda x, u, reward, x_next: x_next - x):
-            env = ww.RobustVectorWrapper(inner, signal, model=model, h=H, every_steps=5)
+            env = ww.RobustVectorWrapper(
+                inner, signal, model=model, h=H, every_steps=5, learner="mf-gpc", guard=False
+            )
             x, _ = env.reset(seed=0)
             for _ in range(12):
                 x, *_ = env.step(model.predict(x)[0])
             assert env.M.any()
             assert not env.faults
         with pytest.raises(ValueError, match=r"pd3.*SyncVectorEnv.*pd2 and pd1 would work"):
-            ww.RobustVectorWrapper(inner, "pd3", model=model)
+            ww.RobustVectorWrapper(inner, "pd3", model=model, learner="mf-gpc", guard=False)
     finally:
         inner.close()
 
@@ -285,8 +291,8 @@ def test_wrong_forms():
     with pytest.raises(ValueError, match="RobustVectorWrapper"):
         ww.RobustWrapper(vector, "pd3")
     with pytest.raises(ValueError, match="RobustWrapper"):
-        ww.RobustVectorWrapper(single, "pd3")
-    env = ww.RobustVectorWrapper(vector, "pd3")
+        ww.RobustVectorWrapper(single, "pd3", learner="mf-gpc", guard=False)
+    env = ww.RobustVectorWrapper(vector, "pd3", learner="mf-gpc", guard=False)
     with pytest.raises(gym.error.ResetNeeded):
         env.step(np.zeros((2, 1), np.float32))
     env.reset(seed=0)
