@@ -1,5 +1,6 @@
 """What every learner does in every form: a new one enters this suite by being registered."""
 
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -238,71 +239,14 @@ def test_equal_learners_share_what_is_compiled() -> None:
     assert program.cache_info().misses == before
 
 
-# A learner of one's own, as in docs/learners.md.
-
-
-class Damper:
-    """Takes off a share of the last correction that would have cancelled ŵ along one coordinate."""
-
-    sees_reward, d_w = False, 2
-    decisions: list[str] = []  # noqa: RUF012
-    phase = "active"
-
-    def __init__(self, request: config.Request, attempt: Any) -> None:
-        self.name, self.rows = request.name, request.rows
-        self.source, self.attempt = request.source, attempt
-        self.share = float(request.options.get("share", 0.5))
-        self.reset()
-
-    def reset(self) -> None:
-        self.last = np.zeros((self.rows, 1))
-
-    def begin(self, rows: np.ndarray) -> None:
-        self.last[rows] = 0.0
-
-    cut = begin
-
-    def look(self, x: np.ndarray, good: np.ndarray, begun: np.ndarray) -> None:
-        self.begin(begun)
-
-    def plan(self, x: np.ndarray, base: np.ndarray, ready: np.ndarray) -> Any:
-        none = np.zeros_like(self.last)
-        return ww.adapt.Planned(self.last, none, self.last.ravel().tolist(), ready)
-
-    def acted(self, action: Any, ready: np.ndarray) -> bool:
-        return self.attempt(lambda: self.source.before(action), ready)[0]
-
-    def observe(self, outcome: Any) -> Any:
-        w_hat = np.zeros((self.rows, self.d_w))
-        well, aux = self.attempt(
-            lambda: self.source.after(outcome.happened.mended(outcome.good)), outcome.good
-        )
-        taught = outcome.good & well
-        if well:
-            w_hat[taught] = aux["w"][taught]
-        self.last = np.clip(-self.share * w_hat[:, 1:] / 0.3, -1, 1)
-        self.begin(outcome.ended)
-        return ww.adapt.Heard(w_hat, taught)
-
-    def freeze(self, frozen: bool) -> None:
-        pass
-
-    def identity(self) -> dict[str, Any]:
-        return {"share": self.share}
-
-    def arrays(self) -> dict[str, np.ndarray]:
-        return {"last": self.last}
-
-    def header(self) -> dict[str, Any]:
-        return {}
-
-    def restore(self, arrays: dict[str, np.ndarray], header: dict[str, Any]) -> None:
-        self.last = arrays["last"]
+# A learner of one's own, as docs/learners.md shows it.
 
 
 @pytest.fixture
 def damper() -> Iterator[str]:
-    ww.adapt.register("damper", Damper)
+    page = (Path(__file__).parents[2] / "docs" / "learners.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    exec(block, {})  # registers it
     OPTIONS["damper"] = {"share": 0.6}
     yield "damper"
     del config.LEARNERS["damper"], OPTIONS["damper"]
