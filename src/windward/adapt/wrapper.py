@@ -18,9 +18,9 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
 
     The action given to `step` is the base action, of any agent. The wrapper adds what its learner
     proposes, clips to the space, executes, and learns from what followed. Put it outside whatever
-    disturbs the environment. `info["windward"]` has w_hat, correction, noise (both in actions scaled
-    to [-1, 1]), action (as executed), clipped, fault, resting (the step was left to the base policy)
-    and decided (something was decided with this step; the last of `decisions` says what).
+    disturbs the environment. `info["windward"]` has w_hat, correction and noise (in actions scaled
+    to [-1, 1]), action (as executed), clipped, fault, resting (the base policy acted alone) and
+    decided (something was decided with this step; the last of `decisions` says what).
 
     Args:
       env: an environment with bounded Box or Discrete actions and Box observations.
