@@ -205,6 +205,7 @@ class PolicyGradient:
         if self.trials is not None:
             self.trials.reset()
             self.trials.torn(self._mid_episode)
+        self._mid_episode = self._none  # there is nothing in the windows that must be cut
         self._reach()
 
     def identity(self) -> dict[str, Any]:
