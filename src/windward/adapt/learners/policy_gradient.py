@@ -99,22 +99,22 @@ class PolicyGradient:
 
     def begin(self, rows: np.ndarray) -> None:
         """See Learner."""
-        self._end(rows & self._mid_episode)
+        # Rows of the base policy have empty windows, and no episode to be counted.
+        self._end(rows & self._mid_episode & self._turn, not (self.frozen or self._waiting))
+        self._mid_episode = self._mid_episode & ~rows
         if self.trials is not None:
             self.trials.left(rows)
 
     def look(self, x: np.ndarray, good: np.ndarray, begun: np.ndarray) -> None:
         """See Learner."""
 
-    def _end(self, rows: np.ndarray) -> None:
+    def _end(self, rows: np.ndarray, learn: bool) -> None:
         """Empties windows of rows whose episode was left before its end."""
         if rows.any():
             step = Step(
                 np.zeros(self.rows), self.engine.blank(), self._none, rows, rows, self._none
             )
-            learn = not (self.frozen or self._waiting)
             self.engine.observe(step, learn, self._unit())
-            self._mid_episode = self._mid_episode & ~rows
 
     def plan(self, x: np.ndarray, base: np.ndarray, ready: np.ndarray) -> Planned | None:
         """See Learner."""
@@ -194,7 +194,8 @@ class PolicyGradient:
         thaws, self.frozen = self.frozen and not frozen, frozen
         if thaws and self.trials is not None:  # which saw nothing meanwhile
             self.trials.torn(self._mid_episode)
-            self._end(self._mid_episode & ~self.trials.turn)
+            self.trials.left(~self._mid_episode)
+            self._end(self._mid_episode & ~self.trials.turn, False)
         if not self._explores:
             self.engine.quieten()
 
