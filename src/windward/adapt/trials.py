@@ -49,6 +49,9 @@ class TrialSettings:
     saturated: float = 0.5
     """share of cut-off actions from which on a correction is withdrawn at once: it asks for more
     than the actuator has"""
+    large: float = 1.0
+    """least number of a correction, in shares of half the actions' range, for its being cut off to
+    count: smaller ones are where the base policy itself is at the bounds"""
     looked: int = 100
     """corrected steps over which that share is taken"""
     sure: float = 2.0

@@ -45,6 +45,7 @@ class PolicyGradient:
         self._nothing: list[str] = []
         self._source_at_first = source.memory()
         self.frozen = False
+        self._asked = engine.correction
         self._start()
 
     def _start(self) -> None:
@@ -119,6 +120,7 @@ class PolicyGradient:
     def plan(self, x: np.ndarray, base: np.ndarray, ready: np.ndarray) -> Planned | None:
         """See Learner."""
         engine, turn = self.engine, self._turn
+        self._asked = engine.correction
         if self._waiting:
             assert self.trials is not None
             self.trials.watch(1.0 if self._square is None else self._square(base[ready]))
@@ -173,8 +175,9 @@ class PolicyGradient:
         if trials.looks:
             trials.feel(w_hat[0] if accepted[0] else None)
         if not trials.waiting:
-            corrected = outcome.good & trials.turn & (self.engine.correction != 0).any(axis=1)
-            forgets = trials.saturates(outcome.made.clipped & corrected, corrected)
+            corrected = outcome.good & trials.turn & (self._asked != 0).any(axis=1)
+            large = (np.abs(self._asked) >= trials.settings.large).any(axis=1)
+            forgets = trials.saturates(outcome.made.clipped & corrected & large, corrected)
         for row in np.flatnonzero(outcome.ended):
             forgets |= trials.end(int(row), bool(outcome.happened.terminated[row]))
         if forgets:
