@@ -259,7 +259,9 @@ class PolicyGradient:
             self.engine.scale(self.trials.reach, self.trials.bound)
         self.engine.restore(state, t, seed)
         self._mid_episode = mid_episode
-        self.frozen = False  # or what was restored would be thawed; the runtime freezes it if it was
+        self.frozen = (
+            False  # or what was restored would be thawed; the runtime freezes it if it was
+        )
 
 
 def _count(name: str, value: Any, limit: int) -> int:
