@@ -92,13 +92,14 @@ def test_what_is_told_is_the_users_own():
 
 
 def test_freezing_in_a_rested_episode_leaves_no_window():
-    env = ww.RobustWrapper(Counting(6), episode_and_step, **SETTINGS)
+    env = ww.RobustWrapper(Counting(6), episode_and_step, **SETTINGS, every_episodes=2)
     env.reset(seed=0)
     rest(env, True)
     env.step(STILL)
     env.freeze()
     assert env.step(STILL)[4]["windward"]["w_hat"].any()
     env.unfreeze()
+    assert env._runtime.learner.engine.state.learner.optimiser.counted == 0
     over(env)
     rest(env, False)
     env.reset()

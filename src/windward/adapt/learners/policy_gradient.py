@@ -259,9 +259,8 @@ class PolicyGradient:
             self.engine.scale(self.trials.reach, self.trials.bound)
         self.engine.restore(state, t, seed)
         self._mid_episode = mid_episode
-        self.frozen = (
-            False  # or what was restored would be thawed; the runtime freezes it if it was
-        )
+        # Or what was restored would be thawed; the runtime freezes it if it was frozen.
+        self.frozen = False
 
 
 def _count(name: str, value: Any, limit: int) -> int:
