@@ -131,7 +131,7 @@ def test_a_large_cost_does_not_spoil_the_steps_around_it():
     assert state.learner.optimiser.counted >= 58
 
 
-def test_rested_episodes_that_are_left_are_not_counted():
+def test_rested_episodes_are_not_counted():
     env = ww.RobustWrapper(Counting(6), waves, **SETTINGS, every_episodes=2)
     env.reset(seed=0)
     over(env)
@@ -140,6 +140,9 @@ def test_rested_episodes_that_are_left_are_not_counted():
     env.reset()
     env.step(STILL)
     env.reset()  # left
+    assert env._runtime.learner.engine.state.learner.optimiser.counted == 1
+    rest(env, True)
+    over(env)
     assert env._runtime.learner.engine.state.learner.optimiser.counted == 1
 
 

@@ -556,11 +556,14 @@ def test_frozen_nobody_rests() -> None:
 def test_saved_trials_go_on_as_if_nothing_was(tmp_path: Path) -> None:
     one, other, frozen = harmed(), harmed(), harmed()
     episodes(one, 9)
+    one.reset()
+    one.step(NOTHING)
     one.save(tmp_path / "state.npz")
     episodes(other, 1)
     frozen.freeze()
     for each in (other, frozen):
         each.load(tmp_path / "state.npz")
+        assert trials_of(each).memory() == trials_of(one).memory()
     told = episodes(one, 12, 5)
     for each in (other, frozen):
         assert episodes(each, 12, 5) == told
