@@ -241,7 +241,7 @@ def test_auto_takes_the_best_that_can_be_had() -> None:
     assert taken(signal="pd2", model=BASE, eta=1e-4) == "advantage"
     assert taken(signal="pd2", model=BASE, lam=0.5) == "advantage"
     assert taken(signal="pd3", model=BASE, preset="paper") == "mf-gpc"
-    values = ww.fit_values("Pendulum-v1", BASE, steps=100, updates=1)
+    values = ww.fit_values("Pendulum-v1", BASE, steps=50, updates=1, widths=(4,))
     assert taken(signal="pd3", model=values) == "advantage"  # no policy to simulate
     with pytest.raises(ValueError, match=r"delay= means nothing to learner 'auto'.*'mf-gpc'"):
         taken(signal="pd3", model=BASE, delay=1)
