@@ -10,7 +10,10 @@ import windward as ww
 
 from .worlds import A, B, Plant, ScalarValues, VectorValues, true_w, wind
 
-SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1, "M0": np.full((3, 1, 2), 0.5)}
+SETTINGS = {
+    "learner": "mf-gpc", "guard": False, "h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1,
+    "M0": np.full((3, 1, 2), 0.5),
+}  # fmt: skip
 BASE = 0.125  # of the agent, whatever it sees
 BAD = 5  # the step at which it happens
 NUMBERS = [np.nan, np.inf, -np.inf]
@@ -262,3 +265,48 @@ def test_discrete_base_action(value):
         *_, info = env.step(value)
     assert env.action_space.contains(info["windward"]["action"])
     assert env.faults == {"action": 1}
+
+
+ODD = [None, 1j, np.complex128(1j), 10**400, np.array([1j]), np.array(None), "much", [1.0, 2.0]]
+
+
+@pytest.mark.parametrize("value", ODD, ids=str)
+def test_rewards_that_are_no_numbers(value):
+    """A fault as any other, and no exception."""
+    env = ww.RobustWrapper(Broken("reward", value), true_w, **SETTINGS)
+    told, Ms = faulty(env, "reward")
+    assert env.faults == {"reward": 1}
+    np.testing.assert_array_equal(Ms[BAD], Ms[BAD - 1])
+    assert_base(told, BAD + 1)
+    assert_recovered(told, Ms)
+
+
+def test_a_reward_in_an_array_of_one_is_the_number():
+    played = []
+    for value in (-0.5, np.array([-0.5]), [-0.5]):
+        env = ww.RobustWrapper(Broken("reward", value), true_w, **SETTINGS)
+        played.append(run(env)[1])
+        assert not env.faults
+    np.testing.assert_array_equal(played[0], played[1])
+    np.testing.assert_array_equal(played[0], played[2])
+
+
+def test_rewards_that_are_no_numbers_in_the_other_forms():
+    settings = {**SETTINGS, "every_steps": 1}
+    policy = ww.robustify(lambda x: [BASE], Plant(wind(50)), true_w, **settings)
+    policy.predict(np.zeros(2))
+    with pytest.warns(ww.Fault, match="reward"):
+        assert policy.observe(None, np.zeros(2), False, False).fault.all()
+    assert policy.faults == {"reward": 1}
+
+    class Unpaid(gym.vector.VectorWrapper):
+        def step(self, actions):
+            x, reward, *rest = super().step(actions)
+            return x, [None, reward[1]], *rest
+
+    inner = Unpaid(gym.vector.SyncVectorEnv([lambda: Plant(wind(50))] * 2))
+    env = ww.RobustVectorWrapper(inner, true_w, **settings)
+    env.reset(seed=0)
+    with pytest.warns(ww.Fault, match="reward"):
+        *_, info = env.step(np.full((2, 1), BASE))
+    assert info["windward"]["fault"].tolist() == [True, False]

@@ -1,4 +1,4 @@
-"""ŵ that can be told from its past, and a guard that waits for it."""
+"""ŵ that can be told from its past, and a learner that waits for it."""
 
 from pathlib import Path
 
@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt.guard import ANEW, Guard
 from windward.adapt.predictable import LEAST, Predictable
-from windward.adapt.record import Record
 from windward.adapt.sources import Happened
+from windward.adapt.trials import Trials
 
 BASE = ww.policies.load("Pendulum-v1")
 T = np.arange(600)
@@ -109,49 +108,16 @@ def test_a_wind_after_a_calm_is_told_whenever_it_begins(onset: int, calm: float)
     assert told(w) > 0.3
 
 
-def test_one_glitch_does_not_make_a_guard_wait_for_ever() -> None:
-    guard, t = Guard((5, 1)), 0
-    while guard.waiting and t < 2 * ANEW:
-        guard.feel(np.array([10.0 if t == 20 else 0.1 * np.sin(t / 10)]))
-        t += 1
-    assert ANEW < t < ANEW + 200
-
-
-def test_returns_of_a_calm_are_not_held_against_what_is_adapted_in_a_wind() -> None:
-    """The base policy earns -1 a step in the calm and -3 in the wind, adaptation -2."""
-    guard, rng = Guard((5, 1)), np.random.default_rng(0)
-    for episode in range(30):
-        for t in range(100):
-            windy = episode >= 12
-            if guard.waiting:
-                guard.feel(np.array([windy * np.sin(t / 5)]))
-            adapts = not (guard.waiting or guard.resting)
-            guard.step((-1.0 if not windy else -2.0 if adapts else -3.0) + 0.1 * rng.normal())
-        assert not guard.end()
-    assert len(guard.decisions) == 1
-    assert "began to adapt" in guard.decisions[0]
-
-
-def record(w: np.ndarray) -> Record:
-    found = Record(5, 1, 1, 8)
-    for each in w:
-        found.add(np.zeros(2), each[None], np.zeros(1))
-    return found
-
-
-def test_replays_go_on_until_it_is_known_that_there_is_noise() -> None:
-    few, many = NOISES["uniform"][: LEAST // 2], NOISES["uniform"]
-    assert record(few).tells(LEAST)
-    assert record(many).tells(len(many))
-    assert not record(many).tells(LEAST)
-    assert record(WINDS["sine"]).tells(LEAST)
-
-
 def pendulum(wind: object, **options: object) -> ww.RobustWrapper:
     env = gym.make("Pendulum-v1")
     if wind is not None:
         env = ww.envs.Disturbed(env, wind, channel="qvel")  # type: ignore[arg-type]
     return ww.RobustWrapper(env, "pd3", **options)  # type: ignore[arg-type]
+
+
+def trials_of(env: ww.RobustWrapper) -> Trials:
+    found: Trials = env._runtime.learner.trials  # type: ignore[attr-defined]
+    return found
 
 
 def play(env: gym.Env, episodes: int) -> list[dict[str, np.ndarray]]:
@@ -176,7 +142,9 @@ def test_without_a_wind_nothing_is_explored(wind: object) -> None:
     for a, b in zip(adapted, alone, strict=True):
         np.testing.assert_array_equal(a["x"], b["x"])
     assert not env.M.any()
-    assert not env.decisions
+    (said,) = env.decisions  # of the learner alone
+    assert said.startswith("learner 'auto' takes 'mf-gpc'")
+    assert env.phase == "observe"
 
 
 def test_a_wind_ends_the_waiting_and_info_says_so() -> None:
@@ -184,19 +152,33 @@ def test_a_wind_ends_the_waiting_and_info_says_so() -> None:
     steps = play(env, 2)
     (at,) = (i for i, each in enumerate(steps) if each["decided"])
     assert LEAST <= at < 150
-    assert "began to adapt: the past tells" in env.decisions[0]
+    assert "began to adapt: its past predicts" in env.decisions[1]  # after the learner's name
     assert all(each["resting"] for each in steps[: at + 1])
     assert not any(each["resting"] for each in steps[at + 1 :])
     assert any(each["noise"].any() for each in steps[at + 1 :])
     assert env.M.any()
-    guard = env._module.guard
-    assert len(guard.adapted) == 1  # the first episode was of both kinds
-    assert guard.base == []
+    trials = trials_of(env)
+    assert len(trials.adapted) == 1  # the first episode was of both kinds
+    assert trials.base == []
 
 
-@pytest.mark.parametrize("options", [{"sigma": 0.1}, {"eta": 1e-4}, {"guard": False}])
-def test_who_says_how_to_explore_does_not_wait(options: dict[str, object]) -> None:
-    assert any(each["noise"].any() for each in play(pendulum(None, **options), 1)[:5])
+@pytest.mark.parametrize(
+    ("options", "waits"),
+    [
+        ({"sigma": 0.1, "eta": 1e-4}, True),
+        ({"guard": False}, False),
+        ({"M0": np.zeros((5, 1, 2))}, False),
+    ],
+    ids=["sigma", "guard", "M0"],
+)
+def test_only_a_guard_waits_and_not_for_an_M_that_was_given(
+    options: dict[str, object], waits: bool
+) -> None:
+    env = pendulum(None, **options)
+    env.reset(seed=0)
+    told = [env.step(np.zeros(1, np.float32))[4]["windward"] for _ in range(5)]
+    assert all(each["resting"] == waits for each in told)
+    assert any(each["noise"].any() for each in told) != waits
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -210,10 +192,10 @@ def test_who_sets_M_does_not_wait(frozen: bool) -> None:
     steps = play(env, 1)
     assert not any(each["resting"] for each in steps)
     assert any(each["noise"].any() for each in steps)
-    guard = env._module.guard
-    assert (len(guard.adapted), guard.base) == (1, [])
+    trials = trials_of(env)
+    assert (len(trials.adapted), trials.base) == (1, [])
     env.reset_adaptation()
-    assert env._module.waiting
+    assert trials.waiting
 
 
 def test_frozen_steps_are_no_part_of_the_past() -> None:
@@ -225,7 +207,7 @@ def test_frozen_steps_are_no_part_of_the_past() -> None:
         elif t == 60:
             env.unfreeze()
         x, *_ = env.step(BASE.predict(x)[0])
-    assert env._module.guard._past.predicted == 2 * (30 - 5)
+    assert trials_of(env)._past.predicted == 2 * (30 - 5)
 
 
 @pytest.mark.parametrize("steps", [40, 120])
@@ -236,33 +218,33 @@ def test_a_file_goes_on(steps: int, tmp_path: Path) -> None:
         x, *_ = env.step(BASE.predict(x)[0])
     env.save(tmp_path / "state.npz")
     again.load(tmp_path / "state.npz")
-    assert repr(again._module.guard.memory()) == repr(env._module.guard.memory())
-    assert again._module.waiting == env._module.waiting == (steps == 40)
+    assert repr(trials_of(again).memory()) == repr(trials_of(env).memory())
+    assert trials_of(again).waiting == trials_of(env).waiting == (steps == 40)
 
 
 def test_a_file_of_one_who_does_not_wait_is_refused(tmp_path: Path) -> None:
-    same = {"learner": "mf-gpc", "baseline": "none"}
-    env, other = pendulum(None, **same), pendulum(None, **same, sigma=0.2)
+    env, other = pendulum(None), pendulum(None, guard=False)
     other.reset(seed=0)
     other.save(tmp_path / "state.npz")
-    with pytest.raises(ValueError, match="does not fit in 'guard'"):
+    with pytest.raises(ValueError, match="guarded = False"):
         env.load(tmp_path / "state.npz")
 
 
 def test_auto_takes_the_best_that_can_be_had() -> None:
-    def taken(**options: object) -> tuple[str, bool]:
-        env = ww.RobustWrapper(gym.make("Pendulum-v1"), **options)  # type: ignore[arg-type]
-        return env.learner, env._module.guard is None
+    def taken(**options: object) -> str:
+        return ww.RobustWrapper(gym.make("Pendulum-v1"), **options).learner  # type: ignore[arg-type]
 
-    assert taken(signal="pd3", model=BASE, search=ww.adapt.Search()) == ("replay", True)
-    assert taken(signal="pd2", model=BASE) == ("advantage", False)
-    assert taken(signal="pd3") == ("mf-gpc", False)
-    assert taken(signal="pd3", model=BASE, simulator={"noisy": True})[0] == "advantage"
-    assert taken(signal="pd2", model=BASE, eta=1e-4)[0] == "mf-gpc"
-    assert taken(signal="pd2", model=BASE, lam=0.5)[0] == "advantage"
-    assert taken(signal="pd3", model=BASE, delay=1)[0] == "advantage"  # replays know no delay
-    values = ww.fit_values("Pendulum-v1", BASE, steps=100, updates=1)
-    assert taken(signal="pd3", model=values)[0] == "advantage"  # no policy to replay
+    assert taken(signal="pd3", model=BASE) == "auto"  # in the world as it is diagnosed
+    assert taken(signal="pd2", model=BASE) == "advantage"
+    assert taken(signal="pd3") == "mf-gpc"
+    assert taken(signal="pd3", model=BASE, simulator={"noisy": True}) == "advantage"
+    assert taken(signal="pd2", model=BASE, eta=1e-4) == "advantage"
+    assert taken(signal="pd2", model=BASE, lam=0.5) == "advantage"
+    assert taken(signal="pd3", model=BASE, preset="paper") == "mf-gpc"
+    values = ww.fit_values("Pendulum-v1", BASE, steps=50, updates=1, widths=(4,))
+    assert taken(signal="pd3", model=values) == "advantage"  # no policy to simulate
+    with pytest.raises(ValueError, match=r"delay= means nothing to learner 'auto'.*'mf-gpc'"):
+        taken(signal="pd3", model=BASE, delay=1)
 
 
 class Same:
@@ -285,7 +267,7 @@ def test_pd1_keeps_its_own_values_where_auto_finds_others_in_the_model() -> None
     assert env.learner == "advantage"
     x, no = np.zeros((1, 3)), np.zeros(1, bool)
     step = Happened(x, np.zeros((1, 1)), np.zeros(1), x, no, no)
-    assert {each.item() for each in env._module.source.after(step).values()} == {-1.0}
+    assert {each.item() for each in env._runtime.learner.source.after(step).values()} == {-1.0}
 
 
 def test_auto_leaves_what_was_given() -> None:
@@ -293,26 +275,8 @@ def test_auto_leaves_what_was_given() -> None:
 
     def learning(**options: object) -> object:
         env = ww.RobustWrapper(gym.make("Pendulum-v1"), "pd2", model=BASE, **options)  # type: ignore[arg-type]
-        return env._module.engine.algorithm.observe
+        return env._runtime.learner.engine.algorithm.observe
 
     asked = {"learner": "advantage", "baseline": "regression"}
     assert learning(lam=0.1) is learning(**asked, lam=0.1)
     assert learning() is learning(**asked, lam=0.9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("wind", "stays"), [(ww.envs.Uniform(0.1), False), (ww.envs.Sinusoid(0.25, 63), True)]
-)
-def test_replays_that_found_something_in_noise_step_back(wind: object, stays: bool) -> None:
-    env = pendulum(wind, model=BASE, learner="replay")
-    teacher = env._module.teacher
-    play(env, 1)
-    teacher.M = np.full(teacher.M.shape, 1e-3)
-    teacher.update()
-    assert "the past tells nothing" not in " ".join(teacher.decisions)  # one episode is too little
-    play(env, 1)
-    teacher.M = np.full(teacher.M.shape, 1e-3)
-    teacher.update()
-    assert ("the past tells nothing" in teacher.decisions[-1]) is not stays
-    assert teacher.M.any() == stays

@@ -1,14 +1,16 @@
 """Who moves little is disturbed by little: noise is sized by the base policy's own actions."""
 
-import copy
 from pathlib import Path
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
 
 import windward as ww
-from windward.adapt.guard import LEAST_REACH, REACH, Guard
+from windward.adapt.trials import Trials, TrialSettings
+
+S = TrialSettings()
 
 
 class Gentle:
@@ -24,7 +26,16 @@ class Gentle:
 
 def wrapped(**options: object) -> ww.RobustWrapper:
     env = ww.envs.Disturbed(gym.make("Pendulum-v1"), ww.envs.Sinusoid(0.25, 63), channel="qvel")
-    return ww.RobustWrapper(env, "pd3", **options)  # type: ignore[arg-type]
+    return ww.RobustWrapper(env, "pd3", **{"learner": "mf-gpc", **options})  # type: ignore[arg-type]
+
+
+def learner_of(env: ww.RobustWrapper) -> Any:
+    return env._runtime.learner
+
+
+def trials_of(env: ww.RobustWrapper) -> Trials:
+    found: Trials = learner_of(env).trials
+    return found
 
 
 def play(env: ww.RobustWrapper, act: Gentle, steps: int, seed: int | None = 0) -> np.ndarray:
@@ -40,13 +51,13 @@ def play(env: ww.RobustWrapper, act: Gentle, steps: int, seed: int | None = 0) -
     return np.array(noise)
 
 
-@pytest.mark.parametrize("learner", ["mf-gpc", "quadratic", "response", "residual"])
+@pytest.mark.parametrize("learner", ["mf-gpc", "quadratic", "response", "residual-feedback"])
 def test_noise_is_a_share_of_what_the_base_policy_does(learner: str) -> None:
     options = {"learner": learner} | ({"baseline": "mean"} if learner == "mf-gpc" else {})
     little, usual = wrapped(**options), wrapped(**options)
     small, large = play(little, Gentle(0.05), 200), play(usual, Gentle(1.0), 200)
-    assert little._module.guard.reach == pytest.approx(0.05 * REACH)
-    assert usual._module.guard.reach == 1.0
+    assert trials_of(little).reach == pytest.approx(0.05 * S.reach)
+    assert trials_of(usual).reach == 1.0
     assert "with 10 % of the usual noise" in little.decisions[0]
     assert "usual noise" not in usual.decisions[0]
     begun = max(np.flatnonzero(each.any(axis=1))[0] for each in (small, large))
@@ -59,64 +70,41 @@ def test_steps_go_with_the_noise() -> None:
     for share in (1.0, 0.1):
         for options in (
             {"learner": "mf-gpc"},
-            {"learner": "residual"},
+            {"learner": "residual-feedback"},
             {"learner": "quadratic"},
         ):
             env = wrapped(**options)
-            env._module.guard.trust()
-            env._module.engine.scale(share)
+            trials_of(env).trust()
+            learner_of(env).engine.scale(share)
             play(env, Gentle(0.0), 199)
             moved[options["learner"], share] = np.abs(env.M).max()
-    for learner in ("mf-gpc", "residual", "quadratic"):
+    for learner in ("mf-gpc", "residual-feedback", "quadratic"):
         assert 0.03 < moved[learner, 0.1] / moved[learner, 1.0] < 0.4
 
 
-def test_what_is_stepped_back_from_begins_with_the_same_noise() -> None:
-    env = wrapped()
+def test_what_was_withdrawn_begins_with_the_same_noise() -> None:
+    env = wrapped(baseline="regression")
     play(env, Gentle(0.05), 150)
-    engine = env._module.engine
+    engine = learner_of(env).engine
     sigma = float(engine.state.learner.hyper["sigma"])
     engine.forget()
     assert float(engine.state.learner.hyper["sigma"]) == pytest.approx(0.1 * 0.2)
     assert sigma <= 0.1 * 0.2
-    env._module.reset()
+    env.reset_adaptation()
     assert float(engine.state.learner.hyper["sigma"]) == pytest.approx(0.2)
-    assert env._module.guard.reach == 1.0
+    assert trials_of(env).reach == 1.0
 
 
 def test_a_file_of_the_usual_noise_brings_it_back(tmp_path: Path) -> None:
     env, usual = wrapped(), wrapped()
     play(env, Gentle(0.05), 150)
     play(usual, Gentle(1.0), 150)
-    usual.save(tmp_path / "module.npz")
-    env.load(tmp_path / "module.npz")
-    assert env._module.engine.algorithm.hyper == usual._module.engine.algorithm.hyper
-    env._module.engine.forget()
-    assert float(env._module.engine.state.learner.hyper["sigma"]) == pytest.approx(0.2)
-
-
-def test_a_file_goes_on(tmp_path: Path) -> None:
-    env = wrapped()
-    play(env, Gentle(0.05), 150)
-    env.save(tmp_path / "module.npz")
-    other = wrapped()
-    other.load(tmp_path / "module.npz")
-    one, two = (play(each, Gentle(0.05), 100, seed=3) for each in (env, other))
-    np.testing.assert_array_equal(one, two)
-    hypers = [each._module.engine.algorithm.hyper for each in (env, other)]
-    assert hypers[0] == hypers[1]
-
-
-ODD = [(name, each) for name in ("size", "care") for each in (0.0, -0.5, 2.0, np.nan, 10**400)]
-
-
-@pytest.mark.parametrize(("name", "value"), [*ODD, ("_acted", np.inf), ("_acted", -1.0)])
-def test_what_is_no_share_is_refused(name: str, value: float) -> None:
-    guard = Guard((5, 2))
-    memory = copy.deepcopy(guard.memory()) | {name: value}
-    with pytest.raises(ValueError, match=r"no share|squares|guard"):
-        guard.restore(memory)
-    assert guard.reach == 1.0
+    usual.save(tmp_path / "state.npz")
+    env.load(tmp_path / "state.npz")
+    assert learner_of(env).engine.algorithm.hyper == learner_of(usual).engine.algorithm.hyper
+    np.testing.assert_array_equal(*(play(each, Gentle(0.05), 100, 3) for each in (env, usual)))
+    learner_of(env).engine.forget()
+    assert float(learner_of(env).engine.state.learner.hyper["sigma"]) == pytest.approx(0.2)
 
 
 @pytest.mark.filterwarnings("ignore::windward.adapt.faults.Fault")
@@ -124,5 +112,4 @@ def test_what_is_no_share_is_refused(name: str, value: float) -> None:
 def test_odd_actions_have_a_reach_too(size: float) -> None:
     env = wrapped()
     play(env, Gentle(size), 200)
-    guard = env._module.guard
-    assert LEAST_REACH <= guard.reach <= 1.0
+    assert S.least_reach <= trials_of(env).reach <= 1.0
