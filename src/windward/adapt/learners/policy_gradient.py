@@ -12,6 +12,7 @@ import numpy as np
 from windward import files
 from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.engine import Engine
+from windward.adapt.sizes import Size
 from windward.adapt.sources import Source
 from windward.adapt.table import Step
 from windward.adapt.trials import Trials
@@ -23,7 +24,8 @@ STATE = "state"
 class PolicyGradient:
     """An engine that turns a source's ŵ into an M, and trials that say in which episodes it acts.
 
-    `square` gives the mean square of base actions, in shares of their range.
+    `square` gives the mean square of base actions, in shares of their range. With a `size` the
+    engine gets ŵ divided by it; `M` and what is told are in the signal's own units.
     """
 
     def __init__(
@@ -36,9 +38,10 @@ class PolicyGradient:
         discrete: bool = False,
         baseline: str | None = None,
         square: Callable[[np.ndarray], float] | None = None,
+        size: Size | None = None,
     ) -> None:
         self.name, self.baseline, self.discrete, self._square = name, baseline, discrete, square
-        self.engine, self.source, self.trials = engine, source, trials
+        self.engine, self.source, self.trials, self.size = engine, source, trials, size
         self.d_w, self.rows = engine.algorithm.d_w, engine.rows
         self.sees_reward = source.sees_reward
         self._attempt, self._none = attempt, np.zeros(engine.rows, dtype=bool)
@@ -71,11 +74,17 @@ class PolicyGradient:
     @property
     def M(self) -> Any:
         """The parameters: (h, d_u, d_w), with a leading row axis where M is not shared."""
-        return self.engine.M
+        M = self.engine.M
+        linear = self.size is not None and isinstance(M, np.ndarray)
+        return M / self.size.value if linear else M  # type: ignore[union-attr]
 
     @M.setter
     def M(self, M: Any) -> None:
-        self.engine.M = M
+        if self.size is None:
+            self.engine.M = M
+        else:
+            self.engine.M = np.asarray(M, dtype=float) * self.size.value
+            self.size.fixed = True
         if self.trials is not None:
             self.trials.trust()
             self._reach()
@@ -145,7 +154,7 @@ class PolicyGradient:
                 lambda: self.engine.shaped(self.source.after(asked)), good
             )
             if went_well:
-                aux, usable = found, good
+                aux, usable = self._sized(found, good, happened.learn), good
         if outcome.made.logits is not None:
             aux = {**aux, signals.LOGITS: outcome.made.logits}
         c = np.where(usable, -happened.reward, 0.0)
@@ -155,12 +164,24 @@ class PolicyGradient:
         )  # fmt: skip
         learn = happened.learn and not self._waiting
         seen = self.engine.observe(step, learn, self._unit())
+        w_hat = seen.w_hat if self.size is None else seen.w_hat * self.size.value
         accepted = np.array(seen.accepted) > 0
         self._mid_episode = np.where(outcome.valid, ~ended, self._mid_episode)
         if self.trials is not None and not self.frozen:
-            self._tried(self.trials, outcome, seen.w_hat, accepted)
+            self._tried(self.trials, outcome, w_hat, accepted)
         why = "its numbers were not finite" if (usable & ~accepted).any() else ""
-        return Heard(seen.w_hat, accepted | (outcome.good & ~turn), why)
+        return Heard(w_hat, accepted | (outcome.good & ~turn), why)
+
+    def _sized(
+        self, aux: dict[str, np.ndarray], good: np.ndarray, learn: bool
+    ) -> dict[str, np.ndarray]:
+        """The same with ŵ over its size."""
+        if self.size is None:
+            return aux
+        w_hat = aux[signals.W]
+        if learn:
+            self.size.see(w_hat[good])
+        return {**aux, signals.W: self.size.over(w_hat)}
 
     def _tried(
         self, trials: Trials, outcome: Outcome, w_hat: np.ndarray, accepted: np.ndarray
@@ -202,6 +223,8 @@ class PolicyGradient:
         """See Learner."""
         self.engine.reset()
         self.source.remember(self._source_at_first)
+        if self.size is not None:
+            self.size.reset()
         if self.trials is not None:
             self.trials.reset()
             self.trials.torn(self._mid_episode)
@@ -214,6 +237,7 @@ class PolicyGradient:
             "algorithm": algorithm.name, "signal": self.source.name, "h": algorithm.h,
             "d_u": algorithm.d_u, "d_w": algorithm.d_w, "shared": self.engine.shared,
             "clock": list(algorithm.clock), "guarded": self.trials is not None,
+            "sized": self.size is not None,
         }  # fmt: skip
 
     def arrays(self) -> Arrays:
@@ -226,6 +250,7 @@ class PolicyGradient:
         return {
             "t": self.engine.t, "seed": self.engine.seed, "source": self.source.memory(),
             "trials": None if self.trials is None else self.trials.memory(),
+            "size": None if self.size is None else self.size.memory(),
         }  # fmt: skip
 
     def restore(self, arrays: Arrays, header: dict[str, Any]) -> None:
@@ -240,6 +265,9 @@ class PolicyGradient:
         if any(np.isnan(each).any() for each in leaves if each.dtype.kind == "f"):
             raise ValueError("it holds numbers that are none")
         state = files.unflatten(STATE, like, arrays)
+        size = Size()
+        if self.size is not None:
+            size.remember(header["size"])
         t, seed = (_count(name, header[name], 2**32) for name in ("t", "seed"))
         before = None if self.trials is None else self.trials.memory()
         if self.trials is not None:
@@ -252,6 +280,8 @@ class PolicyGradient:
             raise
         if self.trials is not None:
             self.engine.scale(self.trials.reach, self.trials.bound)
+        if self.size is not None:
+            self.size = size
         self.engine.restore(state, t, seed)
         self._mid_episode = mid_episode
 
