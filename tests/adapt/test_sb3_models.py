@@ -23,7 +23,10 @@ from windward.adapt.sb3 import AtRolloutEnd, ExecutedReplayBuffer, RobustVecEnv
 OFF = {"buffer_size": 500, "learning_starts": 20, "batch_size": 16, "train_freq": 4, "gamma": 0.9}
 ON = {"n_steps": 32, "gamma": 0.9}
 SMALL = {"device": "cpu", "seed": 0}
-QUICK = {"h": 2, "eta": 1e-3, "sigma": 0.2, "seed": 1, "every_steps": 5}
+QUICK = {
+    "h": 2, "eta": 1e-3, "sigma": 0.2, "seed": 1, "every_steps": 5, "learner": "mf-gpc",
+    "guard": False,
+}  # fmt: skip
 CONTINUOUS = ["sb3.PPO", "sb3.SAC", "sb3.TD3", "sbx.TD3"]
 DISCRETE = ["sb3.PPO", "sb3.A2C", "sb3.DQN"]
 
@@ -268,7 +271,11 @@ def test_all_of_sbx_learns_from_what_was_executed(name):
     table = name == "sbx.DQN"
     inner = cart() if table else pendulum()
     model = make(name, inner, replay_buffer_class=ExecutedReplayBuffer)
-    logits = {"logits": model, "h": 2, "eta": 1.0} if table else QUICK
+    logits = (
+        {"logits": model, "h": 2, "eta": 1.0, "learner": "mf-gpc", "guard": False}
+        if table
+        else QUICK
+    )
     env = ww.RobustWrapper(inner, "pd1", model=model, **logits)
     learn_in(model, env, 200)
     np.testing.assert_allclose(
