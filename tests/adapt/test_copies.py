@@ -15,7 +15,9 @@ from .worlds import Plant, assert_same, drive, true_w, wind
 
 BASE = ww.policies.load("Pendulum-v1")
 ADAM = optax.scale_by_adam()
-SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1}
+SETTINGS = {
+    "learner": "mf-gpc", "guard": False, "h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1,
+}  # fmt: skip
 
 
 def made(**settings):

@@ -10,7 +10,10 @@ import windward as ww
 
 from .worlds import A, B, Plant, ScalarValues, VectorValues, true_w, wind
 
-SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1, "M0": np.full((3, 1, 2), 0.5)}
+SETTINGS = {
+    "learner": "mf-gpc", "guard": False, "h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1,
+    "M0": np.full((3, 1, 2), 0.5),
+}  # fmt: skip
 BASE = 0.125  # of the agent, whatever it sees
 BAD = 5  # the step at which it happens
 NUMBERS = [np.nan, np.inf, -np.inf]

@@ -15,7 +15,9 @@ from .worlds import Plant, assert_same, drive, true_w, wind
 
 BASE = ww.policies.load("Pendulum-v1")
 ADAM = optax.scale_by_adam()
-SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1}
+SETTINGS = {
+    "learner": "mf-gpc", "guard": False, "h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1,
+}  # fmt: skip
 VARIANTS = {
     "plain": {},
     "adam": {"scale_by": ADAM},
@@ -199,29 +201,37 @@ def test_of_another_signal(saved):
 HEADER = {
     "seed": [-1, 2**40, None, "a"],
     "t": [-5, None, "a"],
-    "memory": [None, 3, [None], [{}], []],
+    "source": [None, 3, [None], [{}], []],
+    "state": [None, 3, []],
     "faults": [None, 3, {"signal": "many"}],
     "clipped": [None, "a"],
-    "leaves": [3, None],
+    "frozen": [None, 3],
+    "notes": [None, 3],
     "rows": [2, None],
 }
+OF_LEARNER = ("seed", "t", "source")
 
 
 @pytest.mark.parametrize("field", HEADER)
 def test_headers_that_are_whole_and_wrong(field, saved, tmp_path):
     """A file that was written on purpose, or by another version."""
     arrays, header = files.read(saved[1], "windward.adaptation")
+
+    def write(part):
+        whole = {**header, "state": part} if field in OF_LEARNER else part
+        files.write(tmp_path / "odd", dict(arrays), whole)
+
+    right = header["state"] if field in OF_LEARNER else header
     for value in HEADER[field]:
-        files.write(tmp_path / "odd", dict(arrays), {**header, field: value})
+        write({**right, field: value})
         refuse(tmp_path / "odd")
-    rest = {name: each for name, each in header.items() if name != field}
-    files.write(tmp_path / "odd", dict(arrays), rest)
+    write({name: each for name, each in right.items() if name != field})
     refuse(tmp_path / "odd", field)
 
 
 def test_arrays_that_are_whole_and_wrong(saved, tmp_path):
     arrays, header = files.read(saved[1], "windward.adaptation")
-    state = [name for name in arrays if name.startswith("state/")]
+    state = [name for name in arrays if name.startswith("learner/state/")]
     wrong = {
         "nan": {**arrays, state[0]: np.full_like(arrays[state[0]], np.nan)},
         "type": {**arrays, state[0]: arrays[state[0]].astype(np.float64)},
@@ -229,7 +239,7 @@ def test_arrays_that_are_whole_and_wrong(saved, tmp_path):
         "missing": {name: each for name, each in arrays.items() if name != state[-1]},
         "fallback": {**arrays, "fallback": np.zeros(3, bool)},
         "fallback_type": {**arrays, "fallback": np.full(1, np.nan)},
-        "mid_episode": {**arrays, "mid_episode": np.zeros((1, 2), bool)},
+        "mid_episode": {**arrays, "learner/mid_episode": np.zeros((1, 2), bool)},
         "x": {**arrays, "x": np.zeros((1, 7), np.float32)},
     }
     for each in wrong.values():

@@ -42,8 +42,9 @@ def steps(rows, signal, ends=0.05, bad=0.05, n=STEPS):
             c[rng.integers(rows)] = np.nan
         terminated, truncated = rng.random((2, rows)) < ends
         valid = rng.random(rows) > ends
-        usual = bool(valid.all() and not (terminated | truncated).any())
-        yield Step(c, aux, terminated, truncated, valid, usual=usual)
+        usable = np.full(rows, rng.random() > bad)
+        usual = bool((valid & usable).all() and not (terminated | truncated).any())
+        yield Step(c, aux, terminated, truncated, valid, usable, usual=usual)
 
 
 def assert_equal_plans(held, plain):

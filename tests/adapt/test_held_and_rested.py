@@ -1,4 +1,4 @@
-"""Corners of steps that the host plans, and of episodes that the guard rests."""
+"""Corners of steps that the host plans, and of episodes that trials leave to the base policy."""
 
 import copy
 import warnings
@@ -43,8 +43,14 @@ def episode_and_step(x, u, reward, x_next):
 
 
 M0 = 0.1 * np.ones((3, 1, 2))
-SETTINGS = {"h": 3, "seed": 0, "sigma": 0.1, "M0": M0}
+SETTINGS = {"learner": "mf-gpc", "h": 3, "seed": 0, "sigma": 0.1, "M0": M0}
 STILL = np.zeros(1)
+
+
+def rest(env, rests):
+    """Whether episodes are the base policy's, this one and the next."""
+    trials = env._runtime.learner.trials
+    trials.resting, trials.turn[:] = rests, not rests
 
 
 def over(env):
@@ -59,13 +65,12 @@ def over(env):
 def test_after_a_rested_episode_the_new_one_is_seen(mode):
     made = SyncVectorEnv([lambda: Counting(2)], autoreset_mode=mode)
     env = ww.RobustVectorWrapper(made, waves, **SETTINGS)
-    env._module.guard = ww.adapt.guard.Guard()  # vector forms have none of their own
     x, _ = env.reset(seed=0)
     rested = 0
     for _ in range(40):
         x, *_, info = env.step(np.zeros((1, 1)))
         rested += bool(info["windward"]["resting"][0])
-        np.testing.assert_array_equal(env._module.x, x)
+        np.testing.assert_array_equal(env._runtime.x, x)
     assert rested > 2
     assert not env.faults
 
@@ -89,16 +94,15 @@ def test_what_is_told_is_the_users_own():
 def test_freezing_in_a_rested_episode_leaves_no_window():
     env = ww.RobustWrapper(Counting(6), episode_and_step, **SETTINGS)
     env.reset(seed=0)
-    guard = env._module.guard
-    guard.resting = True
+    rest(env, True)
     env.step(STILL)
     env.freeze()
     assert env.step(STILL)[4]["windward"]["w_hat"].any()
     env.unfreeze()
     over(env)
-    guard.resting = False
+    rest(env, False)
     env.reset()
-    assert not env._module.engine.state.local.w_hist.any()
+    assert not env._runtime.learner.engine.state.local.w_hist.any()
     assert not env.step(STILL)[4]["windward"]["correction"].any()
 
 
@@ -122,7 +126,7 @@ def test_a_large_cost_does_not_spoil_the_steps_around_it():
         warnings.simplefilter("ignore", ww.Fault)
         for _ in range(60):
             env.step(STILL)
-    state = env._module.engine.state
+    state = env._runtime.learner.engine.state
     assert state.learner.optimiser.counted >= 58
 
 
@@ -130,12 +134,12 @@ def test_rested_episodes_that_are_left_are_not_counted():
     env = ww.RobustWrapper(Counting(6), waves, **SETTINGS, every_episodes=2)
     env.reset(seed=0)
     over(env)
-    assert env._module.engine.state.learner.optimiser.counted == 1
-    env._module.guard.resting = True
+    assert env._runtime.learner.engine.state.learner.optimiser.counted == 1
+    rest(env, True)
     env.reset()
     env.step(STILL)
     env.reset()  # left
-    assert env._module.engine.state.learner.optimiser.counted == 1
+    assert env._runtime.learner.engine.state.learner.optimiser.counted == 1
 
 
 def test_the_return_of_an_episode_that_was_left_is_not_told():
@@ -144,7 +148,7 @@ def test_the_return_of_an_episode_that_was_left_is_not_told():
         env.reset(seed=0)
         for _ in range(steps):
             env.step(STILL)
-    assert env._module.guard.adapted == [-(1.0 + 2 + 3 + 4)]
+    assert env._runtime.learner.trials.adapted == [-(1.0 + 2 + 3 + 4)]
 
 
 @pytest.mark.parametrize("every_steps", [1, 8])

@@ -45,6 +45,7 @@ def assert_same_bits(a, b):
 
 def wrapped(env_id, **settings):
     logits = {"logits": ww.policies.load(env_id)} if env_id == "CartPole-v1" else {}
+    settings = {"learner": "mf-gpc", "guard": False, **settings}
     return ww.RobustWrapper(gym.make(env_id), "pd3", **logits, **settings)
 
 

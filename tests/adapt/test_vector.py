@@ -24,6 +24,7 @@ H, ETA, SIGMA = 2, 0.2, 0.2
 M0 = 0.2 * np.random.default_rng(0).normal(size=(H, 1, 2))
 SETTINGS = {
     "h": H, "eta": ETA, "sigma": SIGMA, "M0": M0, "projection": None, "every_steps": 1,
+    "learner": "mf-gpc", "guard": False,
 }  # fmt: skip
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 LENGTHS = (2, 3)

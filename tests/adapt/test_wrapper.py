@@ -9,7 +9,9 @@ import windward as ww
 from .worlds import Plant, ScalarValues, assert_same, drive, true_w, wind
 
 BASE = ww.policies.load("Pendulum-v1")
-SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1}
+SETTINGS = {
+    "learner": "mf-gpc", "guard": False, "h": 3, "every_steps": 2, "eta": 1e-3, "sigma": 0.1,
+}  # fmt: skip
 
 
 def pendulum(**settings):

@@ -169,9 +169,7 @@ def _gradient(request: Request, attempt: Attempt) -> Learner:
         window = None if of_noise else (algorithm.h, algorithm.d_w)
         careful = not actuation.discrete  # a softmax has no noise of its own
         doubtful = careful and source.signal.name in OF_VALUES
-        trials = Trials(rows, window, careful, doubtful, of_noise, settings)
-        if "M0" in options:
-            trials.trust()
+        trials = Trials(rows, window, careful, doubtful, of_noise, settings, "M0" in options)
     return PolicyGradient(
         request.name, engine, source, attempt, trials, actuation.discrete,
         options.get("baseline"), actuation.square, Size() if sized else None,

@@ -133,7 +133,7 @@ class RobustPolicy(Shell):
         """A step whose outcome nobody told: what can be seen of it enters the windows."""
         runtime = self._runtime
         blind = np.ones_like(begun) if runtime.sees_reward else begun
-        self.last = runtime.observe(None, x, phantom=blind if blind.any() else None)
+        self.last = runtime.observe(None, x, phantom=blind if blind.any() else None, paid=False)
         self._waiting = False
 
     def observe(self, reward: Any, next_obs: Any, terminated: Any, truncated: Any) -> Report:

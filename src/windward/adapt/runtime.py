@@ -142,12 +142,13 @@ class Runtime:
         *,
         phantom: np.ndarray | None = None,
         shown: np.ndarray | None = None,
+        paid: bool = True,
     ) -> Report:
         """The step that followed `act`; the flags may be left out where no episode ended.
 
         `phantom` rows spent it on a reset, or nothing is known of them. `shown` is what rows see
-        next, where that is not x_next but the first observation of another episode. Rewards may be
-        None: then nothing is learned from costs.
+        next, where that is not x_next but the first observation of another episode. Without
+        `paid` nobody knows the rewards: then nothing is learned from costs.
         """
         assert self._pending is not None, "act comes first"
         (made, plan, ready), self._pending = self._pending, None
@@ -157,17 +158,15 @@ class Runtime:
         )
         valid = ~self._none if phantom is None else ~phantom
         ended = (terminated | truncated) & valid
-        paid = np.zeros(self.rows) if reward is None else rewards(reward, self.rows)
-        unpaid = ~np.isfinite(paid)
+        known = rewards(reward, self.rows) if paid else np.zeros(self.rows)
+        unpaid = ~np.isfinite(known)
         self.faults.note("reward", unpaid & valid)
         good = valid & ready & finite_rows(x_next) & ~unpaid
         happened = Happened(
-            self.x, np.array(made.action), paid, x_next, terminated,
-            self._none if shown is None else ended, reward is not None and not self.frozen,
+            self.x, np.array(made.action), known, x_next, terminated,
+            self._none if shown is None else ended, paid and not self.frozen,
         )  # fmt: skip
-        heard = self.learner.observe(
-            Outcome(happened, truncated, ended, valid, good, reward is not None, made)
-        )
+        heard = self.learner.observe(Outcome(happened, truncated, ended, valid, good, paid, made))
         if heard.why:
             self.faults.note("signal", good & ~heard.taught, heard.why)
         fault = valid & ~(good & heard.taught)
@@ -197,9 +196,9 @@ class Runtime:
 def rewards(given: Any, rows: int) -> np.ndarray:
     """Rewards of rows as floats; NaN for what is no number."""
     try:
-        array = np.asarray(given, dtype=np.float64).reshape(-1)
-        if array.shape == (rows,):
-            return array
+        array = np.asarray(given)
+        if array.dtype.kind != "c" and array.size == rows:
+            return array.astype(np.float64).reshape(-1)
     except (TypeError, ValueError, OverflowError):
         pass
     if rows == 1:
@@ -209,6 +208,8 @@ def rewards(given: Any, rows: int) -> np.ndarray:
 
 
 def _number(given: Any) -> float:
+    if isinstance(given, complex | np.complexfloating):  # NumPy's would lose a part of itself
+        return float("nan")
     try:
         return float(given)
     except (TypeError, ValueError, OverflowError):

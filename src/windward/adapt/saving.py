@@ -54,6 +54,9 @@ def restore(
                 "wrapper with the settings that it was saved with"
             )
     flags, counts, x = _flags(runtime, arrays, name), _counts(header, name), arrays.get("x")
+    frozen, notes = header["frozen"], header["notes"]
+    if not isinstance(frozen, bool) or not isinstance(notes, list):
+        raise ValueError(f"{name} is damaged: 'frozen' is {frozen!r} and 'notes' are {notes!r}")
     if x is not None and runtime.x is not None and x.shape != np.shape(runtime.x):
         raise ValueError(f"{name} has observations of shape {x.shape}; here {np.shape(runtime.x)}")
     size = len(LEARNER)
@@ -63,8 +66,8 @@ def restore(
     except (KeyError, ValueError, TypeError) as error:
         said = str(error) if isinstance(error, ValueError) else repr(error)
         raise ValueError(f"{name} is damaged or of other settings: {said}") from error
-    runtime.take(x, flags, bool(header["frozen"]), counts["clipped"])
-    runtime.notes = [str(each) for each in header["notes"]]
+    runtime.take(x, flags, frozen, counts["clipped"])
+    runtime.notes = [str(each) for each in notes]
     runtime.faults.clear()
     runtime.faults.update(header["faults"])
 

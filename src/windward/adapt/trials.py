@@ -49,6 +49,9 @@ class TrialSettings:
     saturated: float = 0.5
     """share of cut-off actions from which on a correction is withdrawn at once: it asks for more
     than the actuator has"""
+    large: float = 1.0
+    """least number of a correction, in shares of half the actions' range, for its being cut off to
+    count: smaller ones are where the base policy itself is at the bounds"""
     looked: int = 100
     """corrected steps over which that share is taken"""
     sure: float = 2.0
@@ -80,7 +83,8 @@ class Trials:
     With a size of windows, (h, d_w), nothing is adapted before ŵ can be predicted from its past.
     `careful` is whether noise begins small where episodes end by themselves, and shrinks where it
     has done harm; `doubtful` whether it begins small in any case and grows the more slowly;
-    `of_noise` whether ŵ is made of the noise, over its square.
+    `of_noise` whether ŵ is made of the noise, over its square; `trusted` whether it begins with an
+    M that was set.
     """
 
     def __init__(
@@ -91,10 +95,11 @@ class Trials:
         doubtful: bool = False,
         of_noise: bool = False,
         settings: TrialSettings | None = None,
+        trusted: bool = False,
     ) -> None:
         self.settings = settings or TrialSettings()
         self.rows, self._window, self._careful = rows, window, careful
-        self._doubtful, self._of_noise = doubtful, of_noise
+        self._doubtful, self._of_noise, self._trusted = doubtful, of_noise, trusted
         self._least = self.settings.care_of_noise if of_noise else self.settings.care
         self.decisions: list[str] = []
         """what was decided, in sentences"""
@@ -132,6 +137,8 @@ class Trials:
         self._trusts = False
         self._acted, self._acts = 0.0, 0
         self._steps = self._cut = 0
+        if self._trusted:
+            self.trust()
 
     @property
     def phase(self) -> str:

@@ -48,6 +48,7 @@ class PolicyGradient:
         self._nothing: list[str] = []
         self._source_at_first = source.memory()
         self.frozen = False
+        self._asked = engine.correction
         self._start()
 
     def _start(self) -> None:
@@ -108,26 +109,27 @@ class PolicyGradient:
 
     def begin(self, rows: np.ndarray) -> None:
         """See Learner."""
-        self._end(rows & self._mid_episode)
+        # Rows of the base policy have empty windows, and no episode to be counted.
+        self._end(rows & self._mid_episode & self._turn, not (self.frozen or self._waiting))
+        self._mid_episode = self._mid_episode & ~rows
         if self.trials is not None:
             self.trials.left(rows)
 
     def look(self, x: np.ndarray, good: np.ndarray, begun: np.ndarray) -> None:
         """See Learner."""
 
-    def _end(self, rows: np.ndarray) -> None:
+    def _end(self, rows: np.ndarray, learn: bool) -> None:
         """Empties windows of rows whose episode was left before its end."""
         if rows.any():
             step = Step(
                 np.zeros(self.rows), self.engine.blank(), self._none, rows, rows, self._none
             )
-            learn = not (self.frozen or self._waiting)
             self.engine.observe(step, learn, self._unit())
-            self._mid_episode = self._mid_episode & ~rows
 
     def plan(self, x: np.ndarray, base: np.ndarray, ready: np.ndarray) -> Planned | None:
         """See Learner."""
         engine, turn = self.engine, self._turn
+        self._asked = engine.correction
         if self._waiting:
             assert self.trials is not None
             self.trials.watch(1.0 if self._square is None else self._square(base[ready]))
@@ -194,8 +196,9 @@ class PolicyGradient:
         if trials.looks:
             trials.feel(w_hat[0] if accepted[0] else None)
         if not trials.waiting:
-            corrected = outcome.good & trials.turn & (self.engine.correction != 0).any(axis=1)
-            forgets = trials.saturates(outcome.made.clipped & corrected, corrected)
+            corrected = outcome.good & trials.turn & (self._asked != 0).any(axis=1)
+            large = (np.abs(self._asked) >= trials.settings.large).any(axis=1)
+            forgets = trials.saturates(outcome.made.clipped & corrected & large, corrected)
         for row in np.flatnonzero(outcome.ended):
             forgets |= trials.end(int(row), bool(outcome.happened.terminated[row]))
         if forgets:
@@ -215,7 +218,8 @@ class PolicyGradient:
         thaws, self.frozen = self.frozen and not frozen, frozen
         if thaws and self.trials is not None:  # which saw nothing meanwhile
             self.trials.torn(self._mid_episode)
-            self._end(self._mid_episode & ~self.trials.turn)
+            self.trials.left(~self._mid_episode)
+            self._end(self._mid_episode & ~self.trials.turn, False)
         if not self._explores:
             self.engine.quieten()
 
@@ -228,6 +232,7 @@ class PolicyGradient:
         if self.trials is not None:
             self.trials.reset()
             self.trials.torn(self._mid_episode)
+        self._mid_episode = self._none  # there is nothing in the windows that must be cut
         self._reach()
 
     def identity(self) -> dict[str, Any]:
@@ -284,6 +289,7 @@ class PolicyGradient:
             self.size = size
         self.engine.restore(state, t, seed)
         self._mid_episode = mid_episode
+        self.frozen = False  # or what was restored would be thawed; the runtime freezes it if it was
 
 
 def _count(name: str, value: Any, limit: int) -> int:
