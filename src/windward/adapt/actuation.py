@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 import gymnasium as gym
 import numpy as np
 
+from windward.adapt.faults import every, finite_rows, some
 from windward.policies.actions import ActionCode
 
 Rows = np.ndarray
@@ -153,14 +154,14 @@ class Continuous:
     def read(self, base: Any) -> tuple[Rows, Rows]:
         """See Actuation."""
         rows = np.asarray(base, dtype=np.float64).reshape(-1, self.d_u)
-        return rows, np.logical_not(np.isfinite(rows).all(axis=1))
+        return rows, ~finite_rows(rows)
 
     def __call__(
         self, x: Any, base: Any, rows: Rows, lost: Rows, plan: Addition | None
     ) -> Executed:
         """See the class."""
-        whole = base.dtype == self._dtype and not lost.any()
-        if whole and (plan is None or plan.rows.all()):
+        whole = base.dtype == self._dtype and not some(lost)
+        if whole and (plan is None or every(plan.rows)):
             made = self._quick(base, len(rows), None if plan is None else plan.added)
             if made is not None:
                 return made

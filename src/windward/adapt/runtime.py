@@ -13,7 +13,7 @@ import numpy as np
 
 from windward.adapt.actuation import Actuation, Executed
 from windward.adapt.contract import Attempt, Learner, Outcome, Planned
-from windward.adapt.faults import Faults, finite_rows
+from windward.adapt.faults import Faults, every, finite_rows, some
 from windward.adapt.reports import Report
 from windward.adapt.sources import Happened
 
@@ -107,8 +107,8 @@ class Runtime:
         begun, self.ended = self.ended, self._none
         self._look(x, begun)
 
-    def _look(self, x: np.ndarray, begun: np.ndarray) -> None:
-        self.x, self._good = x, finite_rows(x)
+    def _look(self, x: np.ndarray, begun: np.ndarray, good: np.ndarray | None = None) -> None:
+        self.x, self._good = x, finite_rows(x) if good is None else good
         self.faults.note("observation", ~self._good)
         self.learner.look(x, self._good, begun)
 
@@ -116,17 +116,17 @@ class Runtime:
         """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
         rows, lost = self.actuation.read(base)
         ready = self._good & ~self.fallback & ~lost
-        plan = self.learner.plan(self.x, rows, ready) if ready.any() else None
+        plan = self.learner.plan(self.x, rows, ready) if some(ready) else None
         went_well, made = True, None
         if plan is not None:
             went_well, made = self.attempt(lambda: self._made(base, rows, lost, plan), ready, False)
         if made is None:
             plan, made = None, self._made(base, rows, lost, None)
-        if ready.any() and not (went_well and self.learner.acted(made.action, ready)):
+        if some(ready) and not (went_well and self.learner.acted(made.action, ready)):
             ready, plan = self._none, None
             made = self._made(base, rows, lost, None)
         self.faults.note("action", made.lost)
-        self.clipped += int(made.clipped.sum())
+        self.clipped += made.clipped.tolist().count(True)
         self._pending = made, plan, ready
         return made.action
 
@@ -161,7 +161,8 @@ class Runtime:
         known = rewards(reward, self.rows) if paid else np.zeros(self.rows)
         unpaid = ~np.isfinite(known)
         self.faults.note("reward", unpaid & valid)
-        good = valid & ready & finite_rows(x_next) & ~unpaid
+        told = finite_rows(x_next)
+        good = valid & ready & told & ~unpaid
         happened = Happened(
             self.x, np.array(made.action), known, x_next, terminated,
             self._none if shown is None else ended, paid and not self.frozen,
@@ -171,12 +172,12 @@ class Runtime:
             self.faults.note("signal", good & ~heard.taught, heard.why)
         fault = valid & ~(good & heard.taught)
         self.fallback = fault & ready & ~ended
-        if fault.any():
+        if some(fault):
             self.learner.cut(fault)
         begun = self.ended & ~valid
         self.ended = ended
         if shown is None:
-            self._look(x_next, begun)
+            self._look(x_next, begun, told)
         else:
             self._look(shown, begun | ended)
         news, self._said = self._said != len(self.learner.decisions), len(self.learner.decisions)
@@ -184,9 +185,10 @@ class Runtime:
         noise = correction
         if plan is not None:
             acting = plan.rows & ready
-            correction, noise = (
-                np.where(acting[:, None], each, 0.0) for each in (plan.correction, plan.noise)
-            )
+            # Copies: users may write into what they are told.
+            correction, noise = plan.correction.copy(), plan.noise.copy()
+            if not every(acting):
+                correction[~acting], noise[~acting] = 0.0, 0.0
         return Report(
             heard.w_hat, correction, noise, happened.u, made.clipped, fault, ~acting,
             self._none | news,
@@ -195,6 +197,8 @@ class Runtime:
 
 def rewards(given: Any, rows: int) -> np.ndarray:
     """Rewards of rows as floats; NaN for what is no number."""
+    if rows == 1 and isinstance(given, float):
+        return np.array([given])
     try:
         array = np.asarray(given)
         if array.dtype.kind != "c" and array.size == rows:

@@ -12,6 +12,7 @@ import numpy as np
 from windward import files
 from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.engine import Engine
+from windward.adapt.faults import every, some
 from windward.adapt.sizes import Size
 from windward.adapt.sources import Source
 from windward.adapt.table import Step
@@ -134,13 +135,13 @@ class PolicyGradient:
             assert self.trials is not None
             self.trials.watch(1.0 if self._square is None else self._square(base[ready]))
             turn = self._none
-        if not self.discrete and not turn.any():
+        if not self.discrete and not some(turn):
             return None
         return Planned(engine.correction, engine.draw, engine.added, ready & turn)
 
     def acted(self, action: np.ndarray, ready: np.ndarray) -> bool:
         """See Learner."""
-        if not self.source.needs_steps or not self._turn.any():
+        if not self.source.needs_steps or not some(self._turn):
             return True
         return self._attempt(lambda: self.source.before(action), ready)[0]
 
@@ -148,21 +149,24 @@ class PolicyGradient:
         """See Learner."""
         happened, turn = outcome.happened, self._turn
         good, valid, ended = outcome.good & turn, outcome.valid & turn, outcome.ended
-        aux, usable = self.engine.blank(), self._none
-        if good.any():
+        aux, usable = None, self._none
+        if some(good):
             # Good rows must not fail for what others hold.
-            asked = happened if good.all() else happened.mended(good)
+            asked = happened if every(good) else happened.mended(good)
             went_well, found = self._attempt(
                 lambda: self.engine.shaped(self.source.after(asked)), good
             )
             if went_well:
                 aux, usable = self._sized(found, good, happened.learn), good
+        if aux is None:
+            aux = self.engine.blank()
         if outcome.made.logits is not None:
             aux = {**aux, signals.LOGITS: outcome.made.logits}
-        c = np.where(usable, -happened.reward, 0.0)
+        whole = every(usable)
+        c = -happened.reward if whole else np.where(usable, -happened.reward, 0.0)
         step = Step(
             c, aux, happened.terminated, outcome.truncated, valid, usable, outcome.made.number,
-            usual=bool(usable.all() and not ended.any()),
+            usual=whole and not some(ended),
         )  # fmt: skip
         learn = happened.learn and not self._waiting
         seen = self.engine.observe(step, learn, self._unit())
@@ -171,7 +175,7 @@ class PolicyGradient:
         self._mid_episode = np.where(outcome.valid, ~ended, self._mid_episode)
         if self.trials is not None and not self.frozen:
             self._tried(self.trials, outcome, w_hat, accepted)
-        why = "its numbers were not finite" if (usable & ~accepted).any() else ""
+        why = "its numbers were not finite" if some(usable & ~accepted) else ""
         return Heard(w_hat, accepted | (outcome.good & ~turn), why)
 
     def _sized(
