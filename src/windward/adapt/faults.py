@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,14 @@ def every(rows: np.ndarray) -> bool:
     return False not in rows.tolist()
 
 
+@lru_cache(maxsize=64)
+def flags(rows: int, value: bool) -> np.ndarray:
+    """The same for each row, not to be written to."""
+    made = np.full(rows, value)
+    made.flags.writeable = False
+    return made
+
+
 def finite(x: np.ndarray) -> bool:
     """Whether all numbers are finite."""
     if x.dtype.kind != "f":
@@ -62,5 +71,5 @@ def finite_rows(x: Any) -> np.ndarray:
     """Which rows have finite numbers only."""
     array = np.asarray(x)
     if array.dtype.kind not in "fc" or (array.dtype.kind == "f" and finite(array)):
-        return np.ones(len(array), dtype=bool)
+        return flags(len(array), True)
     return np.isfinite(array).reshape(len(array), -1).all(axis=1)

@@ -12,7 +12,7 @@ import numpy as np
 from windward import files
 from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.engine import Engine
-from windward.adapt.faults import every, some
+from windward.adapt.faults import every, flags, some
 from windward.adapt.sizes import Size
 from windward.adapt.sources import Source
 from windward.adapt.table import Step
@@ -45,7 +45,8 @@ class PolicyGradient:
         self.engine, self.source, self.trials, self.size = engine, source, trials, size
         self.d_w, self.rows = engine.algorithm.d_w, engine.rows
         self.sees_reward = source.sees_reward
-        self._attempt, self._none = attempt, np.zeros(engine.rows, dtype=bool)
+        self._attempt = attempt
+        self._none, self._all = flags(engine.rows, False), flags(engine.rows, True)
         self._nothing: list[str] = []
         self._source_at_first = source.memory()
         self.frozen = False
@@ -99,7 +100,7 @@ class PolicyGradient:
     def _turn(self) -> np.ndarray:
         """Rows whose episode is adapted."""
         if self.trials is None or self.frozen:
-            return ~self._none
+            return self._all
         return self.trials.turn
 
     @property
@@ -171,12 +172,17 @@ class PolicyGradient:
         learn = happened.learn and not self._waiting
         seen = self.engine.observe(step, learn, self._unit())
         w_hat = seen.w_hat if self.size is None else seen.w_hat * self.size.value
-        accepted = np.array(seen.accepted) > 0
-        self._mid_episode = np.where(outcome.valid, ~ended, self._mid_episode)
+        taught, why = self._all, ""
+        if not (whole and all(seen.accepted)):
+            accepted = np.array([each > 0 for each in seen.accepted])
+            taught = accepted | (outcome.good & ~turn)
+            why = "its numbers were not finite" if some(usable & ~accepted) else ""
+        self._mid_episode = (
+            ~ended if every(outcome.valid) else np.where(outcome.valid, ~ended, self._mid_episode)
+        )
         if self.trials is not None and not self.frozen:
-            self._tried(self.trials, outcome, w_hat, accepted)
-        why = "its numbers were not finite" if some(usable & ~accepted) else ""
-        return Heard(w_hat, accepted | (outcome.good & ~turn), why)
+            self._tried(self.trials, outcome, w_hat, taught & turn)
+        return Heard(w_hat, taught, why)
 
     def _sized(
         self, aux: dict[str, np.ndarray], good: np.ndarray, learn: bool
@@ -293,7 +299,9 @@ class PolicyGradient:
             self.size = size
         self.engine.restore(state, t, seed)
         self._mid_episode = mid_episode
-        self.frozen = False  # or what was restored would be thawed; the runtime freezes it if it was
+        self.frozen = (
+            False  # or what was restored would be thawed; the runtime freezes it if it was
+        )
 
 
 def _count(name: str, value: Any, limit: int) -> int:
