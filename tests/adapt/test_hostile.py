@@ -212,7 +212,12 @@ def test_rows_of_environments(actions, mode, shared):
 def test_policy():
     garbage = Garbage(2)
     policy = ww.robustify(
-        lambda x: garbage(2), One(garbage, BOX), own(garbage), learner="mf-gpc", h=2, eta=1e-2,
+        lambda x: garbage(2),
+        One(garbage, BOX),
+        own(garbage),
+        learner="mf-gpc",
+        h=2,
+        eta=1e-2,
         **BOX_OPTIONS,
     )
     policy.M = np.zeros_like(policy.M)

@@ -124,6 +124,31 @@ def test_logits_of_models(discrete, name):
     assert_adapts(env, discrete[name], warn=False)
 
 
+@pytest.mark.parametrize("name", ["sb3.PPO", "sb3.DQN"])
+def test_a_model_gives_its_logits_itself(discrete, name):
+    """In the wrapper and in a loop of one's own: the same actions as with logits= said."""
+    model, options = discrete[name], {"learner": "mf-gpc", "guard": False, "h": 2, "seed": 4}
+    runs = []
+    for given in ({"model": model}, {"model": model, "logits": model}):
+        env = ww.RobustWrapper(cart(), "pd3", eta=0.5, **given, **options)
+        x, _ = env.reset(seed=0)
+        for t in range(8):
+            x = env.step(t % 2)[0]
+        assert env.M.any()
+        assert env.faults == {}
+        runs.append(env.env.executed)
+    np.testing.assert_array_equal(*runs)
+    policy = ww.robustify(model, cart(), "pd3", eta=0.5, **options)
+    world = cart()
+    x, _ = world.reset(seed=0)
+    for _ in range(8):
+        action, _ = policy.predict(x)
+        x, *outcome, _ = world.step(action)
+        policy.observe(outcome[0], x, *outcome[1:])
+    assert policy.M.any()
+    assert policy.faults == {}
+
+
 def test_pd1_from_a_table(discrete):
     model = discrete["sb3.DQN"]
     env = ww.RobustWrapper(

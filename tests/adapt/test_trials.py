@@ -415,9 +415,7 @@ def test_a_damaged_memory_changes_nothing() -> None:
     trials = Trials()
     play(trials, 1.0, 1.0, 5)
     before = copy.deepcopy(trials.memory())
-    odd: list[Any] = [
-        {key: each for key, each in before.items() if key != name} for name in before
-    ]
+    odd: list[Any] = [{key: each for key, each in before.items() if key != name} for name in before]
     odd += [before | {"turn": [True, False]}, before | {"adapted": [np.nan]}, None]
     for each in odd:
         with pytest.raises(ValueError, match=r"no memory of trials|it has"):

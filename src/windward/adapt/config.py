@@ -140,7 +140,11 @@ def _gradient(request: Request, attempt: Attempt) -> Learner:
     checks.choice("guard", guard, (True, False))
     checks.choice("preset", preset, (None, PAPER))
     # Given numbers are in the signal's own units.
-    sized = isinstance(source, Own) and preset is None and not {"eta", "M0"} & set(options)
+    sized = (
+        isinstance(source, Own)
+        and preset is None
+        and not {"eta", "M0", "projection"} & set(options)
+    )
     gradient = GRADIENTS[request.name]
     if preset is not None:
         if gradient != "reinforce":
