@@ -165,7 +165,7 @@ def test_headroom_on_linear_systems_reaches_what_is_asked() -> None:
     assert found["2x1"]["quadratic"]["mean"] >= 0.95
     assert found["2x1"]["regression"]["mean"] >= 0.94  # 0.95 is asked for
     assert found["10x5"]["response"]["mean"] >= 0.80
-    page = (ROOT / "docs" / "estimators.md").read_text()
+    page = (ROOT / "docs" / "learners.md").read_text()
     for name, each in results("headroom-linear-64", "summary.json")["headroom"]["64x4"].items():
         low, high = each["interval"]
         shown = f"{each['mean']:.2f} [{low:.2f}, {high:.2f}], {each['worst']:.2f}"

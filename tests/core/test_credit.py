@@ -68,7 +68,7 @@ def test_advantage_by_hand_and_on_termination():
 
 def test_normalised_credits_have_no_unit():
     def outcome(cost_unit, w_unit):
-        part = credit.chain(credit.cost(), credit.normalised(2))
+        part = credit.chain(credit.cost(), credit.normalised(2, lambda hyper: hyper["sigma"] ** 2))
         state = part.init()
         for c, w in ((1.0, 1.0), (-2.0, 0.5), (0.5, 2.0)):
             w_hist = w_unit * np.array([[[w], [1.0]]])

@@ -142,7 +142,7 @@ def test_mf_gpc_in_two_dimensions_with_a_full_covariance():
 def test_bandit_gpc_in_two_dimensions_has_the_factor_d_u():
     # h = 1, δ = 5: draw (6, 8)·5/10 = (3, 4), n = (3/5, 4/5), (d_u c/δ) n = (2·25/5)(3/5, 4/5)
     # = (6, 8); times ŵ_1 = (1, 2) it is [[6, 12], [8, 16]].
-    algorithm = ww.bandit_gpc(2, 2, h=1, delta=5)
+    algorithm = ww.bandit_gpc(2, 2, h=1, delta=5, eta=0)
     trace = play(
         algorithm,
         [[[1, 0]], [[6, 8]], [[1, 0]]],

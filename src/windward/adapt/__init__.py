@@ -1,6 +1,7 @@
 """The adaptive layer on Gymnasium: `RobustWrapper` for environments, `robustify` for policies."""
 
 from windward.adapt.config import logits_from, register
+from windward.adapt.contract import Heard, Planned
 from windward.adapt.faults import Fault
 from windward.adapt.judges import JudgeSettings
 from windward.adapt.learners.base import SimulationSettings
@@ -22,12 +23,14 @@ __all__ = [
     "PD2",
     "PD3",
     "Fault",
+    "Heard",
     "JudgeSettings",
     "L1Settings",
     "MatchingSettings",
     "MetricSettings",
     "ObserverSettings",
     "Own",
+    "Planned",
     "RobustPolicy",
     "RobustVectorWrapper",
     "RobustWrapper",

@@ -290,6 +290,8 @@ def make_runtime(
     name = options.pop("learner", AUTO)
     if not isinstance(name, str):
         raise ValueError(f"learner must be a name; got {name!r}")
+    if name == "residual" and name not in LEARNERS:
+        raise ValueError("learner 'residual' comes with the agents: `import windward.agents` first")
     checks.choice("learner", name, known())
     request = Request(name, spaces, source, model, actuation, rows, shared, seed, options)
     notes: list[str] = []

@@ -1,4 +1,4 @@
-"""RobustWrapper: one line makes a trained policy adapt to what pushes it around."""
+"""RobustWrapper: one line keeps a trained policy working in a changed world."""
 
 from typing import Any
 
@@ -14,48 +14,37 @@ from windward.adapt.shell import Shell
 
 
 class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):
-    """Adds a learned correction to every action: u_t = base + Σ_{i=1..h} M_i ŵ_{t-i} + n_t.
+    """Corrects every action of an agent so that a changed world matters as little as can be.
 
-    The action given to `step` is the base action, of any agent. The wrapper adds the correction and
-    exploration noise, clips to the space, executes, computes the pseudo-disturbance ŵ_t and updates
-    M by replays, MF-GPC, or DMF-GPC for discrete actions, whose logits are corrected. Put it
-    outside whatever disturbs the environment. `info["windward"]` has w_hat, correction, noise (both
-    in actions scaled to [-1, 1]), action (as executed), clipped, fault, resting (the guard left
-    this step to the base policy) and decided (with this step something was decided about M, or
-    found; the last of `decisions` says what).
+    The action given to `step` is the base action, of any agent. The wrapper adds what its learner
+    proposes, clips to the space, executes, and learns from what followed. Put it outside whatever
+    disturbs the environment. `info["windward"]` has w_hat, correction, noise (both in actions scaled
+    to [-1, 1]), action (as executed), clipped, fault, resting (the step was left to the base policy)
+    and decided (something was decided with this step; the last of `decisions` says what).
 
     Args:
       env: an environment with bounded Box or Discrete actions and Box observations.
-      signal: "pd1", "pd2", "pd3", "auto" (the strongest that can be made), `PD1(critic)`,
-        `PD2(values)`, `PD3(simulator)`, or a function (x, u, reward, x_next) -> ŵ.
+      signal: where ŵ comes from: "pd1", "pd2", "pd3", "auto" (the strongest that can be made),
+        `PD1(critic)`, `PD2(values)`, `PD3(simulator)`, a function (x, u, reward, x_next) -> ŵ, or
+        None for learners that need none.
       model: the base policy, or its fitted values, where "pd1" and "pd2" find V and Q.
-      logits: for discrete actions: a model, or a function on rows of observations.
-      simulator: for "pd3": options of `windward.simulator`, one noise-free step if None; or
-        what `windward.fit_simulator` gives.
-      h: memory. seed: of the noise, and of replays.
-      learner: who proposes corrections. "matching" and "search" work in the world as it was
-        diagnosed, and need a simulator of the nominal world and the model. The others keep an M:
-        "mf-gpc" is the paper's; "residual", "quadratic", "response" and, with V of the model,
-        "advantage" are gradients of `mf_gpc`. States of "response" are what is observed, 64 numbers
-        at most, also where ŵ has other coordinates. "replay" plays the recorded ŵ in the simulator
-        again under other M, without exploration, and needs "pd3" and the model, or the logits for
-        discrete actions. "auto" is matching and search where they can be had, else "replay", else
-        "advantage", else "mf-gpc", both with baseline="regression"; with eta, sigma, M0 or another
-        option of the paper's update, and for discrete actions without replays, "mf-gpc". `.learner`
-        and `.baseline` say which.
+      logits: for discrete actions, where `model` has none: a function on rows of observations.
+      simulator: of the nominal world: options of `windward.simulator`, one noise-free step if None;
+        or what `windward.fit_simulator` gives.
+      learner: who proposes corrections; docs/learners.md helps to choose. "auto": the diagnosed
+        world ("matching" and "search") where simulator and model are there, else "advantage" where
+        the model has values, else "mf-gpc" with baseline="regression". "mf-gpc" is the paper's;
+        "quadratic", "response", "residual-feedback" estimate its gradient otherwise; "observer" and
+        "l1" cancel ŵ; "residual" (`import windward.agents`) learns a policy on top.
+      h: memory of learners of an M, 5 if left out. seed: of all draws.
+      sigma: standard deviation of their noise, in actions scaled to [-1, 1]. eta: learning rate.
+      guard: whether real returns judge a learner of an M; see `TrialSettings`.
       gradient: the old name of `learner`, for one release.
-      sigma: standard deviation of the noise, in actions scaled to [-1, 1]; if left out it is also
-        scaled to what the base policy does while the guard waits. eta: learning rate.
-      guard: whether adaptation is judged by returns, and steps back where it does harm: some
-        episodes are left to the base policy for that. With "replay" replays judge M in any
-        case, and returns once the simulator was found to be wrong. Without replays nothing begins
-        before ŵ can be told from its past, but with PD1, or if eta, sigma, sigma_end, M0 or
-        every_episodes is given, or M is set.
-      options: others of `mf_gpc` or `dmf_gpc`: baseline, weight_decay, every_episodes, projection,
-        M0 ...; for continuous actions every_steps, for "mf-gpc" 64 if nothing is said: M moves
-        with every 64th step, and gradients are summed until then; and fit_every, "auto" here. For
-        "replay" also search=Search(...). preset="paper" is the paper's update as printed,
-        without a guard.
+      options: of the learner; one that means nothing to it is refused. For the diagnosed world its
+        frozen settings by name: matching=MatchingSettings(...), search=, supervisor=, judge=,
+        metric=, simulation=, winds=, diagnosis=. For learners of an M those of `mf_gpc` or
+        `dmf_gpc`, and trials=TrialSettings(...); preset="paper" is the update as printed. For
+        "observer" and "l1" the fields of their settings.
 
     Bad input never reaches the actuator: see `faults`.
 

@@ -192,11 +192,12 @@ LIMIT = 3.0
 """credits beyond so many standard deviations are cut off"""
 
 
-def normalised(h: int) -> Rewrite:
+def normalised(h: int, variance: Callable[[Hyper], Array], on_windows: bool = True) -> Rewrite:
     """Credits over their size and that of the windows, so that η needs no units.
 
     credit · σ²/(rms(credit) · E‖ŵ_{t-1:t-h}‖²): a step then moves the correction by about η of the
-    exploration noise, whatever the units of cost, ŵ and action.
+    exploration noise, whatever the units of cost, ŵ and action. ``variance`` gives σ², that of a
+    number of the draw; draws on M itself meet no windows.
     """
 
     def one(state: PyTree, row: tuple[Array, Array]) -> tuple[PyTree, Array]:
@@ -206,13 +207,13 @@ def normalised(h: int) -> Rewrite:
         )
         del rms  # sizes of two different units: each is taken by itself
         size, window = jnp.sqrt(sizes.square[0] + 1e-24), sizes.square[1] + 1e-24
-        return sizes, jnp.clip(credit / size, -LIMIT, LIMIT) / window
+        return sizes, jnp.clip(credit / size, -LIMIT, LIMIT) / (window if on_windows else 1.0)
 
     rows = row_by_row(one)
 
     def update(state: PyTree, given: Array, look: Look, hyper: Hyper) -> tuple[PyTree, Array]:
         square = jnp.sum(look.local.w_hist[:, :h] ** 2, axis=(1, 2))
         state, given = rows(state, look.accepted, (given, square))
-        return state, given * hyper["sigma"] ** 2
+        return state, given * variance(hyper)
 
     return Rewrite(lambda: regression.sizes_init(2), update)

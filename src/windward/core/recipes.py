@@ -272,7 +272,7 @@ def bandit_gpc(
     d_u: int,
     d_w: int,
     h: int = 5,
-    eta: Any = 1e-5,
+    eta: Any = None,
     delta: Any = 0.2,
     signal: str | Signal = "w",
     gamma: float = 0.99,
@@ -288,7 +288,9 @@ def bandit_gpc(
     M^{t+1} = Π[M^t - η ∇̂_{t-h}].
 
     ``signal="w"`` is the true disturbance; any pseudo-disturbance makes it the algorithm of
-    `thm:main_appendix`. `theorem_rates` gives η and δ of `thm:34`, `dac_set` its set.
+    `thm:main_appendix`. `theorem_rates` gives η and δ of `thm:34`, `dac_set` its set. The paper's
+    η has units and depends on the system; without one (None) the credits are costs less their
+    running mean, over their size, and η = 0.01 has no unit (deviation 22).
     """
     return _bandit("bandit_gpc", d_u, d_w, h, eta, delta, signal, gamma, projection, scale_by,
                    weight_decay, M0)  # fmt: skip
@@ -298,7 +300,7 @@ def bpc(
     d_u: int,
     d_w: int,
     h: int = 5,
-    eta: Any = 1e-5,
+    eta: Any = None,
     delta: Any = 0.2,
     signal: str | Signal = "w",
     gamma: float = 0.99,
@@ -328,8 +330,10 @@ def _bandit(
 ) -> Algorithm:  # fmt: skip
     spec = _spec(
         kind, d_u, d_w, h, gamma, signal, delay=h, scale_by=scale_by,
-        project=projection_function(projection),
+        project=projection_function(projection), baseline="mean" if eta is None else "none",
     )  # fmt: skip
+    if eta is None:
+        eta = choices.usual("reinforce", "mean").eta
     hyper = {
         **_step_hyper(eta, weight_decay, projection),
         "delta": checks.positive("delta", delta),

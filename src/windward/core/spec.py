@@ -82,8 +82,18 @@ def _learning(
         "mean": (credit.running_mean(),),
         "regression": (credit.on_disturbances(h, spec.d_w, fit_every=spec.fit_every),),
     }
-    given = credit.chain(first, *baselines[spec.baseline], credit.normalised(h))
+    size = credit.normalised(h, *_draw(spec))
+    given = credit.chain(first, *baselines[spec.baseline], size)
     return policy, estimators.score_function(policy, h, trace), given
+
+
+def _draw(spec: Spec) -> tuple[Callable[[Any], Array], bool]:
+    """(variance of a number of the draw, whether it meets windows of ŵ in the score)."""
+    if spec.kind == "bandit_gpc":
+        return lambda hyper: hyper["delta"] ** 2 / spec.d_u, True
+    if spec.kind == "bpc":
+        return lambda hyper: hyper["delta"] ** 2 / (spec.h * spec.d_u * spec.d_w), False
+    return lambda hyper: hyper["sigma"] ** 2, True
 
 
 def _update(spec: Spec) -> updates.Transform:
