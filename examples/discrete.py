@@ -11,7 +11,7 @@ import windward as ww
 
 model = ww.policies.load("CartPole-v1")  # PPO and A2C of Stable-Baselines3 have logits too
 windy = gym.make("windward/WindyCartPole-v0", max_episode_steps=200)
-env = ww.RobustWrapper(windy, signal="pd3", logits=model, eta=0.1, seed=0)
+env = ww.RobustWrapper(windy, signal="pd3", logits=model, eta=0.1, learner="mf-gpc", guard=False)
 rng = np.random.default_rng(0)
 
 for episode in range(3):

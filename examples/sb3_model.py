@@ -22,6 +22,6 @@ def windy() -> gym.Env:
 
 
 base, _ = evaluate_policy(model, windy(), n_eval_episodes=2, warn=False)
-env = ww.RobustWrapper(windy(), signal="pd3", seed=0)  # the one line
+env = ww.RobustWrapper(windy(), signal="pd3", learner="mf-gpc", guard=False)  # the one line
 adapted, _ = evaluate_policy(model, env, n_eval_episodes=2, warn=False)
 print(f"return {base:.0f} alone, {adapted:.0f} with M learning; |M| up to {abs(env.M).max():.1e}")

@@ -11,7 +11,7 @@ from .worlds import A, B, Plant
 
 BASE = 0.125  # of an agent that looks at nothing
 BAD = 5  # the step at which input is bad
-KEYS = {"w_hat", "correction", "noise", "action", "clipped", "fault"}
+KEYS = {"w_hat", "correction", "noise", "action", "clipped", "fault", "resting", "decided"}
 
 
 class Broken(Plant):

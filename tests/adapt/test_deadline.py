@@ -11,7 +11,10 @@ from windward.adapt import deadline
 
 from .worlds import A, B, Plant, ScalarValues, VectorValues, true_w, wind
 
-SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1, "M0": np.full((3, 1, 2), 0.5)}
+SETTINGS = {
+    "h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1, "M0": np.full((3, 1, 2), 0.5),
+    "learner": "mf-gpc", "guard": False,
+}  # fmt: skip
 DEADLINE, BAD, LONG = 0.25, 5, 120.0
 
 
@@ -59,9 +62,9 @@ def time(monkeypatch):
     time.free.set()
 
 
-def slowly(function, time):
-    """The function, but for its call number BAD, which is held up."""
-    calls = iter(range(1000))
+def slowly(function, time, first=0):
+    """The function, but for its call in step BAD, which is held up."""
+    calls = iter(range(first, 1000))
 
     def slow(*given):
         if next(calls) == BAD:
@@ -73,7 +76,8 @@ def slowly(function, time):
 
 def values_of(kind, name, time):
     values = kind()
-    setattr(values, name, slowly(getattr(values, name), time))
+    # They are called once when the layer is made.
+    setattr(values, name, slowly(getattr(values, name), time, first=-1))
     return values
 
 

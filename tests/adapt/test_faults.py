@@ -168,9 +168,9 @@ def raising(*_):
     raise RuntimeError("the sensor is gone")
 
 
-def failing(good, how):
-    """`good`, but for the call at step BAD."""
-    clock = {"t": -1}
+def failing(good, how, before=0):
+    """`good`, but for the call at step BAD; `before` is how often it is called before the first."""
+    clock = {"t": -1 - before}
 
     def function(*given):
         clock["t"] += 1
@@ -200,7 +200,7 @@ def source(kind, how, plant):
         return ww.PD3(simulator)
     values = {"pd2": VectorValues, "pd1": ScalarValues}[kind[:3]]()
     name = kind[4:]
-    setattr(values, name, failing(getattr(values, name), how))
+    setattr(values, name, failing(getattr(values, name), how, before=1))
     return {"pd2": ww.PD2, "pd1": ww.PD1}[kind[:3]](values)
 
 

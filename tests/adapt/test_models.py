@@ -6,9 +6,11 @@ import pytest
 
 import windward as ww
 
-from .worlds import K, Plant, true_w, wind
+from .worlds import K, Plant, ScalarValues, true_w, wind
 
-SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1}
+SETTINGS = {
+    "h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1, "learner": "mf-gpc", "guard": False,
+}  # fmt: skip
 
 
 class Recurrent:
@@ -25,6 +27,7 @@ class Recurrent:
 def test_recurrent_state_is_passed_through():
     plant, model = Plant(wind(50)), Recurrent()
     policy = ww.robustify(model, plant, true_w, **SETTINGS)
+    model.calls.clear()  # it was tried once
     x, _ = plant.reset()
     start = np.array([True])
     _, state = policy.predict(x, None, start, True)
@@ -54,11 +57,64 @@ def test_models_that_take_an_observation_alone():
         ww.robustify(3, plant, true_w)
 
 
-def test_models_whose_actions_do_not_fit():
-    plant = Plant(wind(50))
-    policy = ww.robustify(lambda x: np.zeros(2), plant, true_w, **SETTINGS)
-    with pytest.raises(ValueError, match=r"\(1,\).*\(2,\)"):
-        policy.predict(np.zeros(2))
+class Wide:
+    """Gives two numbers where one is asked for."""
+
+    def predict(self, observation, deterministic=False):
+        return np.zeros(2), None
+
+
+class Fails:
+    def predict(self, observation):
+        raise RuntimeError("no weights")
+
+
+def in_the_wrapper(model, env, **options):
+    return ww.RobustWrapper(env, model=model, **options)
+
+
+@pytest.mark.parametrize("form", [in_the_wrapper, ww.robustify])
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [
+        (lambda x: np.zeros(2), r"actions of shape \(1,\); got \(2,\)"),
+        (Wide(), r"actions of shape \(1,\); got \(2,\)"),
+        (Fails(), "fails at an observation of zeros.*no weights"),
+        (ww.policies.load("Hopper-v5"), "of another environment"),
+        ("model.zip", "not the path 'model.zip': load it first"),
+    ],
+    ids=["function", "predict", "fails", "of Hopper", "path"],
+)
+def test_models_that_do_not_fit(form, model, says):
+    with pytest.raises(ValueError, match=says):
+        form(model, gym.make("Pendulum-v1"), signal=lambda x, u, reward, x_next: x_next - x)
+
+
+def test_a_model_is_tried_inside_the_space_and_values_are_not():
+    seen = []
+
+    def model(x):
+        seen.append(x)
+        return np.zeros(1)
+
+    env = Plant(wind(9))
+    env.observation_space = gym.spaces.Box(2.0, 3.0, (2,), np.float64)
+    in_the_wrapper(model, env, signal=true_w)
+    np.testing.assert_array_equal(seen, [[2.0, 2.0]])
+    in_the_wrapper(ScalarValues(), Plant(wind(9)), signal=true_w)
+
+
+class RowsAlone:
+    """Made for rows of observations."""
+
+    def predict(self, observation):
+        assert observation.ndim == 2
+        return -observation @ K.T, None
+
+
+def test_models_for_rows_alone():
+    policy = ww.robustify(RowsAlone(), Plant(wind(9)), true_w, num_envs=2, **SETTINGS)
+    assert policy.predict(np.zeros((2, 2)))[0].shape == (2, 1)
 
 
 def test_by_id_and_discrete():

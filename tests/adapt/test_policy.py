@@ -10,7 +10,9 @@ import windward as ww
 
 from .worlds import K, Plant, ScalarValues, VectorValues, assert_same, drive, true_w, wind
 
-SETTINGS = {"h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1}
+SETTINGS = {
+    "h": 3, "every_steps": 2, "eta": 1e-2, "sigma": 0.1, "learner": "mf-gpc", "guard": False,
+}  # fmt: skip
 
 
 def robust(signal=true_w, plant=None, **settings):
@@ -106,7 +108,8 @@ def test_predict_without_observe_when_the_signal_needs_rewards():
 
 
 def test_returns_with_unknown_rewards_are_not_judged():
-    plant, policy = robust(ww.PD2(VectorValues()), Plant(wind(200), length=6))
+    M0 = np.full((3, 1, 2), 0.1)
+    plant, policy = robust(ww.PD2(VectorValues()), Plant(wind(200), length=6), guard=True, M0=M0)
     returns = []
     for untold in ((), (2,), ()):
         x, _ = plant.reset()
@@ -118,7 +121,7 @@ def test_returns_with_unknown_rewards_are_not_judged():
             if t not in untold:
                 policy.observe(reward, x, *flags)
         returns.append(total)
-    np.testing.assert_allclose(policy._module.guard.adapted, [returns[0], returns[2]])
+    np.testing.assert_allclose(policy._runtime.learner.trials.adapted, [returns[0], returns[2]])
 
 
 def test_online_values_do_not_learn_from_unknown_rewards():

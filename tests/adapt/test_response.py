@@ -13,12 +13,12 @@ from windward.adapt.sources import Happened, Own
 
 from .worlds import A, B, K, Plant, assert_same, drive, true_w, wind
 
-SETTINGS = {"learner": "response", "h": 2, "seed": 3, "sigma": 0.1}
+SETTINGS = {"learner": "response", "guard": False, "h": 2, "seed": 3, "sigma": 0.1}
 
 
 def models(env):
     """The state of the fitted models."""
-    return env._module.engine.state.learner.credit
+    return env._runtime.learner.engine.state.learner.credit
 
 
 def test_observations_of_both_ends_of_a_step_as_flat_rows():
@@ -37,7 +37,7 @@ def test_the_closed_loop_is_learned_whatever_episodes_do(length):
     """x' = (A - BK)x + Bv + w: a step into the first state of the next episode would spoil it."""
     still = np.zeros((400, 2))
     plant = Plant(still, length=length, x0=np.array([0.3, -0.2]))
-    env = ww.RobustWrapper(plant, true_w, guard=False, **{**SETTINGS, "sigma": 0.3})
+    env = ww.RobustWrapper(plant, true_w, **{**SETTINGS, "sigma": 0.3})
     x, _ = env.reset(seed=0)
     for _ in range(400):
         x, _, terminated, truncated, _ = env.step(plant.base(x))
@@ -166,8 +166,8 @@ def test_with_a_simulator_observations_stand_for_states():
     x, _ = env.reset(seed=0)
     for _ in range(3):
         x, *_ = env.step(model.predict(x)[0])
-    assert env._module.engine.algorithm.d_x == 3
-    assert env._module.engine.algorithm.d_w == 2
+    assert env._runtime.learner.engine.algorithm.d_x == 3
+    assert env._runtime.learner.engine.algorithm.d_w == 2
     assert not env.faults
 
 

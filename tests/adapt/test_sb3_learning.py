@@ -19,7 +19,7 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 
 from windward.adapt.sb3 import AtRolloutEnd, ExecutedReplayBuffer, RobustVecEnv
 
-QUICK = {"h": 2, "eta": 1e-2, "seed": 3}
+QUICK = {"h": 2, "eta": 1e-2, "seed": 3, "learner": "mf-gpc", "guard": False}
 TINY = {"device": "cpu", "seed": 0}
 
 
@@ -79,7 +79,7 @@ def test_an_update_in_the_middle_of_an_episode_leaves_the_windows(shared):
     venv.reset()
     for _ in range(5):
         venv.step(np.zeros((2, 1)))
-    engine = venv._module.engine
+    engine = venv._runtime.learner.engine
     before, draw, t = engine.state, np.array(engine.draw), engine.t
     assert not engine.correction.any()
     venv.update_M()

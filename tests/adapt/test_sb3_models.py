@@ -23,7 +23,10 @@ from windward.adapt.sb3 import AtRolloutEnd, ExecutedReplayBuffer, RobustVecEnv
 OFF = {"buffer_size": 500, "learning_starts": 20, "batch_size": 16, "train_freq": 4, "gamma": 0.9}
 ON = {"n_steps": 32, "gamma": 0.9}
 SMALL = {"device": "cpu", "seed": 0}
-QUICK = {"h": 2, "eta": 1e-3, "sigma": 0.2, "seed": 1, "every_steps": 5}
+QUICK = {
+    "h": 2, "eta": 1e-3, "sigma": 0.2, "seed": 1, "every_steps": 5, "learner": "mf-gpc",
+    "guard": False,
+}  # fmt: skip
 CONTINUOUS = ["sb3.PPO", "sb3.SAC", "sb3.TD3", "sbx.TD3"]
 DISCRETE = ["sb3.PPO", "sb3.A2C", "sb3.DQN"]
 
@@ -119,6 +122,31 @@ def test_logits_of_models(discrete, name):
         cart(), "pd3", logits=discrete[name], h=2, eta=0.01, learner="mf-gpc", guard=False
     )
     assert_adapts(env, discrete[name], warn=False)
+
+
+@pytest.mark.parametrize("name", ["sb3.PPO", "sb3.DQN"])
+def test_a_model_gives_its_logits_itself(discrete, name):
+    """In the wrapper and in a loop of one's own: the same actions as with logits= said."""
+    model, options = discrete[name], {"learner": "mf-gpc", "guard": False, "h": 2, "seed": 4}
+    runs = []
+    for given in ({"model": model}, {"model": model, "logits": model}):
+        env = ww.RobustWrapper(cart(), "pd3", eta=0.5, **given, **options)
+        x, _ = env.reset(seed=0)
+        for t in range(8):
+            x = env.step(t % 2)[0]
+        assert env.M.any()
+        assert env.faults == {}
+        runs.append(env.env.executed)
+    np.testing.assert_array_equal(*runs)
+    policy = ww.robustify(model, cart(), "pd3", eta=0.5, **options)
+    world = cart()
+    x, _ = world.reset(seed=0)
+    for _ in range(8):
+        action, _ = policy.predict(x)
+        x, *outcome, _ = world.step(action)
+        policy.observe(outcome[0], x, *outcome[1:])
+    assert policy.M.any()
+    assert policy.faults == {}
 
 
 def test_pd1_from_a_table(discrete):
@@ -268,7 +296,11 @@ def test_all_of_sbx_learns_from_what_was_executed(name):
     table = name == "sbx.DQN"
     inner = cart() if table else pendulum()
     model = make(name, inner, replay_buffer_class=ExecutedReplayBuffer)
-    logits = {"logits": model, "h": 2, "eta": 1.0} if table else QUICK
+    logits = (
+        {"logits": model, "h": 2, "eta": 1.0, "learner": "mf-gpc", "guard": False}
+        if table
+        else QUICK
+    )
     env = ww.RobustWrapper(inner, "pd1", model=model, **logits)
     learn_in(model, env, 200)
     np.testing.assert_allclose(

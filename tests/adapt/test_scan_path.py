@@ -28,7 +28,10 @@ pytestmark = pytest.mark.usefixtures("x64")
 T, H, SEED = 300, 3, 5  # longer than a block of draws
 ETA, SIGMA = 2e-3, 0.1
 M0 = 0.1 * np.random.default_rng(1).normal(size=(H, 1, 2))
-SETTINGS = {"h": H, "eta": ETA, "sigma": SIGMA, "M0": M0, "every_steps": 7}
+SETTINGS = {
+    "h": H, "eta": ETA, "sigma": SIGMA, "M0": M0, "every_steps": 7, "guard": False,
+    "learner": "mf-gpc",
+}  # fmt: skip
 TIGHT = {"rtol": 1e-9, "atol": 1e-9}
 
 
@@ -36,7 +39,8 @@ def scanned(signal, d_w=2, seed=SEED, settings=SETTINGS):
     """The pure run."""
     gamma = {"gamma": GAMMA} if signal in ("pd1", "pd2") else {}
     settings = dict(settings)
-    learner = settings.pop("learner", "mf-gpc")
+    learner = settings.pop("learner")
+    settings.pop("guard")
     if learner != "mf-gpc":
         settings["gradient"] = learner
     algorithm = ww.mf_gpc(1, d_w, signal=signal, **{**gamma, **settings})
@@ -202,7 +206,7 @@ def test_seeds_are_those_of_the_scan():
 def test_algorithm_as_printed():
     """M by hand over short episodes: windows and noise end with them, M is kept."""
     plant = Plant(wind(T), length=7)
-    settings = {**SETTINGS, "projection": None, "guard": False, "every_steps": 1}
+    settings = {**SETTINGS, "projection": None, "every_steps": 1}
     env = ww.RobustWrapper(plant, true_w, seed=SEED, **settings)
     hand = HandMade(1, H, ETA, SIGMA, M0)
     x, _ = env.reset()

@@ -1,5 +1,7 @@
 """ŵ on real environments: the injected disturbance (PD3), and formulas recomputed by hand."""
 
+from functools import partial
+
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -211,3 +213,48 @@ def test_pd1_needs_noise():
         ww.RobustWrapper(
             Plant(wind(9)), ww.PD1(ScalarValues()), sigma=0.0, learner="mf-gpc", guard=False
         )
+
+
+def test_names_in_any_case():
+    base = ww.policies.load("Pendulum-v1")
+    for name in ("PD3", "Pd2", "pd1", "AUTO"):
+        env = ww.RobustWrapper(gym.make("Pendulum-v1"), name, model=base)
+        assert env.signal == ("pd3" if name == "AUTO" else name.lower())
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    env = gym.make("Pendulum-v1")
+    return ww.fit_values(env, lambda x: [0.0], steps=60, updates=4, widths=(4,), seed=0)
+
+
+@pytest.mark.parametrize("learner", ["auto", "mf-gpc", "advantage"])
+@pytest.mark.parametrize("signal", ["auto", "pd1", "pd2"])
+def test_fitted_values_are_a_model(fitted, learner, signal):
+    env = ww.RobustWrapper(gym.make("Pendulum-v1"), signal, model=fitted, learner=learner)
+    told = [each for _, each, *_ in steps_of(env, lambda x: np.zeros(1, np.float32), 5)]
+    assert env.faults == {}
+    assert env.signal == ("pd3" if signal == "auto" else signal)
+    assert not any(each["fault"] for each in told)
+
+
+class Columns(ScalarValues):
+    """V has too many numbers."""
+
+    def V(self, x):
+        return np.zeros((len(x), 4))
+
+
+class Silent(VectorValues):
+    def Q(self, x, u):
+        raise RuntimeError("no network")
+
+
+def test_values_that_fail_from_the_first_step():
+    with pytest.raises(ValueError, match=r"'pd1' cannot be computed.*zeros.*reshape"):
+        ww.RobustWrapper(Plant(wind(9)), ww.PD1(Columns()))
+    for make in (ww.RobustWrapper, partial(ww.robustify, lambda x: np.zeros(1))):
+        with pytest.raises(ValueError, match=r"'pd2' cannot be computed.*no network"):
+            make(Plant(wind(9)), ww.PD2(Silent()))
+    with pytest.raises(ValueError, match=r"'advantage' cannot be had: V of model= fails.*reshape"):
+        ww.RobustWrapper(Plant(wind(9)), true_w, model=Columns(), learner="advantage")

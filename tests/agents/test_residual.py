@@ -4,16 +4,20 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-import windward as ww
 from windward.agents import ResidualPolicy
 from windward.agents.residual_learning import Moments
 
 from ..adapt.slots import BAD, Broken, assert_alone, broken_signal, faulty
 from ..adapt.test_hostile import BOX, Garbage, One, inside, own
-from ..adapt.worlds import Plant, assert_same, drive, true_w, wind
+from ..adapt.worlds import Plant, ScalarValues, assert_same, drive, true_w, wind
 
 SMALL = {"widths": (16,), "batch_size": 16, "burn_in": 20, "n_step": 1}
 NUMBERS = [np.nan, np.inf, -np.inf]
+
+
+def law_of(env):
+    """What learns."""
+    return env._runtime.learner.laws[0]
 
 
 class Target(gym.Env):
@@ -54,13 +58,13 @@ def test_it_begins_near_the_base_policy_and_the_critic_learns_alone():
     x, _ = env.reset(seed=0)
     told, x = drive(env, env.unwrapped.base, 15, x)
     assert max(np.abs(each["correction"]).max() for each in told) < 0.05
-    before = {name: each.copy() for name, each in env._law._policy.items()}
-    critic = np.asarray(env._law._learner.critic["w0"]).copy()
+    before = {name: each.copy() for name, each in law_of(env)._policy.items()}
+    critic = np.asarray(law_of(env)._learner.critic["w0"]).copy()
     told, x = drive(env, env.unwrapped.base, 3, x)
-    assert (np.asarray(env._law._learner.critic["w0"]) != critic).any()
-    assert all((env._law._policy[name] == before[name]).all() for name in before)
+    assert (np.asarray(law_of(env)._learner.critic["w0"]) != critic).any()
+    assert all((law_of(env)._policy[name] == before[name]).all() for name in before)
     drive(env, env.unwrapped.base, 10, x)
-    assert any((env._law._policy[name] != before[name]).any() for name in before)
+    assert any((law_of(env)._policy[name] != before[name]).any() for name in before)
 
 
 def test_corrections_stay_inside_the_scale():
@@ -82,7 +86,7 @@ def test_what_it_remembers(ends):
         seen.append((x, base))
         x, reward, *_, info = env.step(base)
         told.append({**info["windward"], "reward": reward})
-    replay = env._law._replay
+    replay = law_of(env)._replay
     kept = 4 if ends == "terminated" else 3  # where a truncated episode goes on is not known
     assert len(replay) == kept
     nothing = np.zeros(2)
@@ -103,7 +107,7 @@ def test_a_step_that_was_lost_breaks_the_chain():
     told = faulty(env, "reward")
     rewards = [-c for c in env.unwrapped.costs]
     sums = [rewards[t] + 0.99 * rewards[t + 1] + 0.99**2 * rewards[t + 2] for t in range(10)]
-    replay = env._law._replay
+    replay = law_of(env)._replay
     starts = [0, 1, 2, 7, 8]  # steps 5 and 6 taught nothing, and the last waits for what follows
     assert [each["fault"] for each in told] == [t in (5, 6) for t in range(12)]
     np.testing.assert_allclose(replay.reward[: len(replay)], [sums[t] for t in starts], rtol=1e-5)
@@ -142,10 +146,10 @@ def test_frozen_it_acts_without_noise_and_learns_nothing():
     x, _ = env.reset(seed=0)
     _, x = drive(env, env.unwrapped.base, 40, x)
     env.freeze()
-    before, kept = env._law._policy, len(env._law._replay)
+    before, kept = law_of(env)._policy, len(law_of(env)._replay)
     told, _ = drive(env, env.unwrapped.base, 20, x)
-    assert env._law._policy is before
-    assert len(env._law._replay) <= kept + 1  # the step before it was frozen
+    assert law_of(env)._policy is before
+    assert len(law_of(env)._replay) <= kept + 1  # the step before it was frozen
     assert not any(each["noise"].any() for each in told)
     assert told[-1]["correction"].any()
 
@@ -181,20 +185,20 @@ def test_a_thousand_hostile_steps():
         if terminated or truncated or t % 211 == 0:
             env.reset()
     assert env.faults["signal"] > 10
-    assert all(np.isfinite(each).all() for each in env._law._policy.values())
+    assert all(np.isfinite(each).all() for each in law_of(env)._policy.values())
     garbage.evil = 0.0
-    before = env._law._policy
+    before = law_of(env)._policy
     env.reset()
     for _ in range(20):
         env.step([0.0, 4.0])
-    assert env._law._policy is not before
+    assert law_of(env)._policy is not before
 
 
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"signal": "pd1", "model": ww.policies.load("Pendulum-v1")}, "gradient in the action"),
-        ({"scales": 0.1}, "does not know scales; its settings are scale, sigma"),
+        ({"signal": "pd1", "model": ScalarValues()}, "gradient in the action"),
+        ({"scales": 0.1}, "scales= means nothing to learner 'residual', which takes scale, sigma"),
         ({"scale": 0.0}, "scale must be greater than 0"),
         ({"gamma": 1.5}, "gamma must lie in"),
         ({"h": 0}, "h must be an integer"),

@@ -6,12 +6,12 @@ space, whatever goes in; a row that is on fallback executes its base action alon
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import gymnasium as gym
 import numpy as np
 
+from windward.adapt.faults import every, finite, finite_rows, flags, some
 from windward.policies.actions import ActionCode
 
 Rows = np.ndarray
@@ -112,14 +112,6 @@ def refuse(space: gym.Space, observations: gym.Space) -> None:
         )
 
 
-@lru_cache(maxsize=64)
-def none(rows: int) -> np.ndarray:
-    """False for each row, not to be written to."""
-    flags = np.zeros(rows, dtype=bool)
-    flags.flags.writeable = False
-    return flags
-
-
 def action_array(action: Any, shape: Any) -> np.ndarray:
     """What an agent gave as an array of numbers of a shape, or an error before anything is done."""
     try:
@@ -153,14 +145,14 @@ class Continuous:
     def read(self, base: Any) -> tuple[Rows, Rows]:
         """See Actuation."""
         rows = np.asarray(base, dtype=np.float64).reshape(-1, self.d_u)
-        return rows, np.logical_not(np.isfinite(rows).all(axis=1))
+        return rows, flags(len(rows), False) if finite(rows) else ~finite_rows(rows)
 
     def __call__(
         self, x: Any, base: Any, rows: Rows, lost: Rows, plan: Addition | None
     ) -> Executed:
         """See the class."""
-        whole = base.dtype == self._dtype and not lost.any()
-        if whole and (plan is None or plan.rows.all()):
+        whole = base.dtype == self._dtype and not some(lost)
+        if whole and (plan is None or every(plan.rows)):
             made = self._quick(base, len(rows), None if plan is None else plan.added)
             if made is not None:
                 return made
@@ -190,12 +182,12 @@ class Continuous:
         # Equal, so inside and finite; what is not a number is not equal to a bound.
         whole = inside == wanted
         if whole and added is None:
-            return Executed(base, none(times), none(times))
+            return Executed(base, flags(times, False), flags(times, False))
         if not whole and not math.isfinite(sum(wanted)):
             return None
         action = np.array(inside, self._dtype).reshape(base.shape)
-        clipped = none(times) if whole else self._cut(inside, wanted)
-        return Executed(action, clipped, none(times))
+        clipped = flags(times, False) if whole else self._cut(inside, wanted)
+        return Executed(action, clipped, flags(times, False))
 
     def _cut(self, inside: list[float], wanted: list[float]) -> np.ndarray:
         """Rows of which something was cut off."""

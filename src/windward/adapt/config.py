@@ -3,8 +3,7 @@
 import logging
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
-from pathlib import Path
+from dataclasses import fields
 from typing import Any, NamedTuple
 
 import gymnasium as gym
@@ -16,7 +15,7 @@ from windward.adapt.actuation import Actuation, Continuous, Softmax, refuse
 from windward.adapt.beside import Observing, Valued
 from windward.adapt.contract import Attempt, Learner
 from windward.adapt.engine import Engine
-from windward.adapt.finding import given_model
+from windward.adapt.finding import check_model, given_model, try_model, try_source, zeros_of
 from windward.adapt.learners.input_maps import make_map
 from windward.adapt.learners.l1 import L1Settings, PiecewiseConstant
 from windward.adapt.learners.laws import Laws, refuse_score
@@ -28,7 +27,8 @@ from windward.adapt.learners.observer import (
 )
 from windward.adapt.learners.policy_gradient import PolicyGradient
 from windward.adapt.runtime import Runtime, Timely
-from windward.adapt.sources import Source
+from windward.adapt.sizes import Size
+from windward.adapt.sources import Own, Source
 from windward.adapt.trials import Trials, TrialSettings
 from windward.core.algorithm import Algorithm
 from windward.core.recipes import dmf_gpc, mf_gpc
@@ -139,6 +139,12 @@ def _gradient(request: Request, attempt: Attempt) -> Learner:
     guard, preset = options.pop("guard", True), options.pop("preset", None)
     checks.choice("guard", guard, (True, False))
     checks.choice("preset", preset, (None, PAPER))
+    # Given numbers are in the signal's own units.
+    sized = (
+        isinstance(source, Own)
+        and preset is None
+        and not {"eta", "M0", "projection"} & set(options)
+    )
     gradient = GRADIENTS[request.name]
     if preset is not None:
         if gradient != "reinforce":
@@ -151,7 +157,7 @@ def _gradient(request: Request, attempt: Attempt) -> Learner:
     if gradient != "reinforce":
         options["gradient"] = gradient
     if gradient == "advantage":
-        source = _with_values(source, actuation, request.model)
+        source = _with_values(source, actuation, request.model, request.spaces[0])
     elif gradient == "response":
         if "d_x" in options:
             raise ValueError("d_x is the size of what is observed here: leave it out")
@@ -170,7 +176,7 @@ def _gradient(request: Request, attempt: Attempt) -> Learner:
         trials = Trials(rows, window, careful, doubtful, of_noise, settings, "M0" in options)
     return PolicyGradient(
         request.name, engine, source, attempt, trials, actuation.discrete,
-        options.get("baseline"), actuation.square,
+        options.get("baseline"), actuation.square, Size() if sized else None,
     )  # fmt: skip
 
 
@@ -186,14 +192,23 @@ def _algorithm(actuation: Actuation, source: Source, options: dict[str, Any]) ->
         raise ValueError(f"{recipe.__name__} does not take these options: {error}") from error
 
 
-def _with_values(source: Source, actuation: Actuation, model: Any) -> Source:
+def _with_values(source: Source, actuation: Actuation, model: Any, space: gym.Space) -> Source:
     """The source with the base policy's values beside it; refuses where there are none."""
     if actuation.discrete:
         raise ValueError("learner 'advantage' is for continuous actions; use 'mf-gpc'")
     try:
-        return Valued(source, given_model(model))
+        found = Valued(source, given_model(model))
     except ValueError as error:
         raise ValueError(f"learner 'advantage' cannot be had: {error}") from error
+    x = zeros_of(space)
+    try:
+        np.asarray(found.critic.V(x), dtype=float).reshape(len(x))
+    except Exception as error:  # models of users may fail in any way
+        raise ValueError(
+            f"learner 'advantage' cannot be had: V of model= fails at an observation of zeros: "
+            f"{error!r}"
+        ) from error
+    return found
 
 
 def _with_states(source: Source, actuation: Actuation, space: gym.Space) -> tuple[Source, int]:
@@ -269,6 +284,9 @@ def make_runtime(
     check_model(model, spaces)
     options = {name: each for name, each in options.items() if each is not None}
     actuation = make_actuation(*spaces, logits, model)
+    if model is not logits:
+        try_model(model, spaces)
+    try_source(source, spaces, rows)
     name = options.pop("learner", AUTO)
     if not isinstance(name, str):
         raise ValueError(f"learner must be a name; got {name!r}")
@@ -316,27 +334,10 @@ def _automatic(request: Request) -> tuple[Request, str]:
 def _has_values(request: Request) -> bool:
     assert request.source is not None
     try:
-        _with_values(request.source, request.actuation, request.model)
+        _with_values(request.source, request.actuation, request.model, request.spaces[0])
     except ValueError:
         return False
     return True
-
-
-def check_model(model: Any, spaces: tuple[gym.Space, gym.Space]) -> None:
-    """Refuses a model that is none, or of another environment."""
-    if isinstance(model, str | Path):
-        raise ValueError(
-            f"model= takes a model, not the path {str(model)!r}: load it first, as with "
-            "SAC.load(path), D4PG.load(path) or windward.policies.load_base(path)"
-        )
-    if is_dataclass(model) and isinstance(model, type):
-        raise ValueError(f"model= takes a model; got the class {model.__name__}")
-    for name, here in zip(("observation", "action"), spaces, strict=True):
-        theirs = getattr(model, f"{name}_space", None)
-        if isinstance(theirs, gym.Space) and theirs.shape != here.shape:
-            raise ValueError(
-                f"model= is of another environment: its {name}s are {theirs}, here they are {here}"
-            )
 
 
 def named(learner: str, gradient: str | None) -> str:

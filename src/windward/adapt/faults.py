@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ class Faults(Counter[str]):
 
     def note(self, kind: str, rows: np.ndarray, why: str = "") -> None:
         """Counts a fault of rows, and says so the first time."""
-        if not rows.any():
+        if not some(rows):
             return
         if not self[kind]:
             what, done = FAULTS[kind]
@@ -38,6 +39,24 @@ class Faults(Counter[str]):
                 stacklevel=5,
             )
         self[kind] += int(rows.sum())
+
+
+def some(rows: np.ndarray) -> bool:
+    """Whether a flag is set; for a few rows a list is quicker than an array's `any`."""
+    return True in rows.tolist()
+
+
+def every(rows: np.ndarray) -> bool:
+    """Whether all flags are set."""
+    return False not in rows.tolist()
+
+
+@lru_cache(maxsize=64)
+def flags(rows: int, value: bool) -> np.ndarray:
+    """The same for each row, not to be written to."""
+    made = np.full(rows, value)
+    made.flags.writeable = False
+    return made
 
 
 def finite(x: np.ndarray) -> bool:
@@ -51,6 +70,6 @@ def finite(x: np.ndarray) -> bool:
 def finite_rows(x: Any) -> np.ndarray:
     """Which rows have finite numbers only."""
     array = np.asarray(x)
-    if array.dtype.kind not in "fc":
-        return np.ones(len(array), dtype=bool)
+    if array.dtype.kind not in "fc" or (array.dtype.kind == "f" and finite(array)):
+        return flags(len(array), True)
     return np.isfinite(array).reshape(len(array), -1).all(axis=1)

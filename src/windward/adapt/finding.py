@@ -1,13 +1,17 @@
 """From what a user says to a source of ŵ: a name, an object or a function."""
 
+import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 
 from windward import checks, simulators
-from windward.adapt.sources import PD1, PD2, PD3, ObservedPD3, Own, Source
+from windward.adapt.sources import PD1, PD2, PD3, Happened, ObservedPD3, Own, Source
+from windward.policies.sb3 import Inputs, library_of
 from windward.simulators.learned import LearnedSimulator
 
 NAMES = ("pd1", "pd2", "pd3", "auto")
@@ -27,6 +31,7 @@ def find_source(
     `environments` are those within reach, one for each row, or None; `observed` says that they are
     not the ones that run. `simulator` has options of `windward.simulator`, or was learned.
     """
+    check_model(model, spaces)
     if isinstance(signal, str):
         signal = signal.lower()
         checks.choice("signal", signal, NAMES)
@@ -154,4 +159,88 @@ def _probe(signal: Callable[..., Any], observations: gym.Space, actions: gym.Spa
         raise ValueError(
             f"a signal must be a function (x, u, reward, x_next) to a vector; it fails at zeros: "
             f"{error!r}. To give d_w yourself: windward.adapt.Own(function, d_w)"
+        ) from error
+
+
+def check_model(model: Any, spaces: tuple[gym.Space, gym.Space]) -> None:
+    """Refuses a model that is none, or of another environment."""
+    if isinstance(model, str | Path):
+        raise ValueError(
+            f"model= takes a model, not the path {str(model)!r}: load it first, as with "
+            "SAC.load(path), D4PG.load(path) or windward.policies.load_base(path)"
+        )
+    if is_dataclass(model) and isinstance(model, type):
+        raise ValueError(f"model= takes a model; got the class {model.__name__}")
+    for name, here in zip(("observation", "action"), spaces, strict=True):
+        theirs = getattr(model, f"{name}_space", None)
+        if isinstance(theirs, gym.Space) and theirs.shape != here.shape:
+            raise ValueError(
+                f"model= is of another environment: its {name}s are {theirs}, here they are {here}"
+            )
+
+
+def zeros_of(space: gym.Space, rows: int = 1) -> np.ndarray:
+    """Rows of zeros, or of what is nearest to them in the space."""
+    zero: Any = np.zeros(space.shape or (), space.dtype)
+    if isinstance(space, gym.spaces.Box):
+        zero = np.clip(zero, space.low, space.high)
+    elif isinstance(space, gym.spaces.Discrete):
+        zero = np.asarray(space.start)
+    return np.stack([zero] * rows)
+
+
+def try_model(model: Any, spaces: tuple[gym.Space, gym.Space]) -> None:
+    """Asks a base policy for one action; what has values alone is not asked."""
+    predict = getattr(model, "predict", None)
+    if not callable(predict) and (not callable(model) or isinstance(model, type)):
+        return
+    x, shape = zeros_of(spaces[0]), spaces[1].shape or ()
+    if library_of(model) is not None:
+        x = Inputs(model).rows(x)
+
+    def action(given: np.ndarray) -> tuple[int, ...]:
+        if not callable(predict):
+            return np.shape(model(given))
+        known = {"deterministic": True} if "deterministic" in options_of(predict) else {}
+        return np.shape(predict(given, **known)[0])
+
+    try:
+        found = action(x[0])
+    except Exception as error:  # models of users may fail in any way
+        try:  # a predict may be made for rows
+            found = action(x)[1:]
+        except Exception:
+            raise ValueError(
+                f"model= fails at an observation of zeros of this environment: {error!r}"
+            ) from error
+    if found != shape:
+        raise ValueError(f"the model must give actions of shape {shape}; got {found}")
+
+
+def options_of(predict: Any) -> set[str]:
+    """Which of the options of Stable-Baselines3's predict a model's takes."""
+    names = {"state", "episode_start", "deterministic"}
+    try:
+        parameters = inspect.signature(predict).parameters
+    except (TypeError, ValueError):  # some built-in ones have none to read
+        return names
+    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
+        return names
+    return names & set(parameters)
+
+
+def try_source(source: Source | None, spaces: tuple[gym.Space, gym.Space], rows: int) -> None:
+    """Computes a signal of values once: what fails at the first step is no fault but an error."""
+    if not isinstance(source, PD1 | PD2):
+        return
+    x, u = (zeros_of(space, rows) for space in spaces)
+    no = np.zeros(rows, dtype=bool)
+    try:
+        aux = source.after(Happened(x, u, np.zeros(rows), x, no, no, learn=False))
+        for each in aux.values():
+            np.asarray(each, dtype=float).reshape(rows, source.d_w or 1)
+    except Exception as error:  # values of users may fail in any way
+        raise ValueError(
+            f"signal {source.name!r} cannot be computed; at observations and actions of zeros its "
+            f"values give {error!r}"
         ) from error

@@ -1,6 +1,5 @@
 """RobustPolicy: the adaptive layer for people who own their loop, a robot or a server."""
 
-import inspect
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from windward import checks
 from windward.adapt.config import make_runtime, named
 from windward.adapt.deadline import Deadline
-from windward.adapt.finding import find_source
+from windward.adapt.finding import check_model, find_source, options_of
 from windward.adapt.reports import Report
 from windward.adapt.shell import Shell
 from windward.adapt.vector import within_reach
@@ -52,6 +51,7 @@ class RobustPolicy(Shell):
         else:
             spaces = env.observation_space, env.action_space
         self.observation_space, self.action_space = spaces
+        check_model(model, spaces)
         self._predict = getattr(model, "predict", None)
         if not callable(self._predict) and not callable(model):
             raise ValueError(
@@ -59,7 +59,7 @@ class RobustPolicy(Shell):
                 f"observation; got {type(model).__name__}"
             )
         self._model = model
-        self._takes = _options_of(self._predict) if callable(self._predict) else set()
+        self._takes = options_of(self._predict) if callable(self._predict) else set()
         # Observations are the environment's own; a model from under VecNormalize takes scaled ones.
         self._inputs = Inputs(model) if library_of(model) is not None else None
         if num_envs is None:
@@ -176,18 +176,6 @@ class RobustPolicy(Shell):
         """As `Shell.load`; an action whose outcome is open is forgotten."""
         super().load(path)
         self._waiting = False
-
-
-def _options_of(predict: Any) -> set[str]:
-    """Which of the options of Stable-Baselines3's predict a model's takes."""
-    names = {"state", "episode_start", "deterministic"}
-    try:
-        parameters = inspect.signature(predict).parameters
-    except (TypeError, ValueError):  # some built-in ones have none to read
-        return names
-    if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters.values()):
-        return names
-    return names & set(parameters)
 
 
 def robustify(model: Any, env: Any, signal: Any = "auto", **options: Any) -> RobustPolicy:

@@ -13,7 +13,7 @@ import numpy as np
 
 from windward.adapt.actuation import Actuation, Executed
 from windward.adapt.contract import Attempt, Learner, Outcome, Planned
-from windward.adapt.faults import Faults, finite_rows
+from windward.adapt.faults import Faults, every, finite, finite_rows, flags, some
 from windward.adapt.reports import Report
 from windward.adapt.sources import Happened
 
@@ -32,7 +32,7 @@ class Runtime:
         timely: Timely | None = None,
     ) -> None:
         self.rows, self.actuation, self._timely = rows, actuation, timely
-        self._none = np.zeros(rows, dtype=bool)
+        self._none, self._all = flags(rows, False), flags(rows, True)
         self.frozen = False
         self.faults, self.clipped = Faults(), 0
         self.x: Any = None
@@ -107,26 +107,28 @@ class Runtime:
         begun, self.ended = self.ended, self._none
         self._look(x, begun)
 
-    def _look(self, x: np.ndarray, begun: np.ndarray) -> None:
-        self.x, self._good = x, finite_rows(x)
-        self.faults.note("observation", ~self._good)
+    def _look(self, x: np.ndarray, begun: np.ndarray, good: np.ndarray | None = None) -> None:
+        self.x, self._good = x, finite_rows(x) if good is None else good
+        if not every(self._good):
+            self.faults.note("observation", ~self._good)
         self.learner.look(x, self._good, begun)
 
     def act(self, base: Any) -> Any:
         """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
         rows, lost = self.actuation.read(base)
         ready = self._good & ~self.fallback & ~lost
-        plan = self.learner.plan(self.x, rows, ready) if ready.any() else None
+        asks = some(ready)
+        plan = self.learner.plan(self.x, rows, ready) if asks else None
         went_well, made = True, None
         if plan is not None:
             went_well, made = self.attempt(lambda: self._made(base, rows, lost, plan), ready, False)
         if made is None:
             plan, made = None, self._made(base, rows, lost, None)
-        if ready.any() and not (went_well and self.learner.acted(made.action, ready)):
+        if asks and not (went_well and self.learner.acted(made.action, ready)):
             ready, plan = self._none, None
             made = self._made(base, rows, lost, None)
         self.faults.note("action", made.lost)
-        self.clipped += int(made.clipped.sum())
+        self.clipped += made.clipped.tolist().count(True)
         self._pending = made, plan, ready
         return made.action
 
@@ -152,16 +154,18 @@ class Runtime:
         """
         assert self._pending is not None, "act comes first"
         (made, plan, ready), self._pending = self._pending, None
-        terminated, truncated = (
-            self._none if each is None else np.asarray(each, dtype=bool)
-            for each in (terminated, truncated)
-        )
-        valid = ~self._none if phantom is None else ~phantom
-        ended = (terminated | truncated) & valid
+        ends = terminated is not None or truncated is not None
+        terminated = self._none if terminated is None else np.asarray(terminated, dtype=bool)
+        truncated = self._none if truncated is None else np.asarray(truncated, dtype=bool)
+        valid = self._all if phantom is None else ~phantom
+        ended = (terminated | truncated) & valid if ends else self._none
         known = rewards(reward, self.rows) if paid else np.zeros(self.rows)
-        unpaid = ~np.isfinite(known)
-        self.faults.note("reward", unpaid & valid)
-        good = valid & ready & finite_rows(x_next) & ~unpaid
+        told = finite_rows(x_next)
+        good = valid & ready & told
+        if not finite(known):
+            unpaid = ~np.isfinite(known)
+            self.faults.note("reward", unpaid & valid)
+            good &= ~unpaid
         happened = Happened(
             self.x, np.array(made.action), known, x_next, terminated,
             self._none if shown is None else ended, paid and not self.frozen,
@@ -169,32 +173,38 @@ class Runtime:
         heard = self.learner.observe(Outcome(happened, truncated, ended, valid, good, paid, made))
         if heard.why:
             self.faults.note("signal", good & ~heard.taught, heard.why)
-        fault = valid & ~(good & heard.taught)
-        self.fallback = fault & ready & ~ended
-        if fault.any():
-            self.learner.cut(fault)
-        begun = self.ended & ~valid
+        fault = self.fallback = self._none
+        if not every(good & heard.taught):
+            fault = valid & ~(good & heard.taught)
+            self.fallback = fault & ready & ~ended
+            if some(fault):
+                self.learner.cut(fault)
+        begun = self._none if phantom is None else self.ended & phantom
         self.ended = ended
         if shown is None:
-            self._look(x_next, begun)
+            self._look(x_next, begun, told)
         else:
             self._look(shown, begun | ended)
         news, self._said = self._said != len(self.learner.decisions), len(self.learner.decisions)
-        acting, correction = self._none, np.zeros((self.rows, self.actuation.d_u))
-        noise = correction
-        if plan is not None:
+        if plan is None:
+            acting, correction = self._none, np.zeros((self.rows, self.actuation.d_u))
+            noise = correction
+        else:
             acting = plan.rows & ready
-            correction, noise = (
-                np.where(acting[:, None], each, 0.0) for each in (plan.correction, plan.noise)
-            )
+            # Copies: users may write into what they are told.
+            correction, noise = plan.correction.copy(), plan.noise.copy()
+            if not every(acting):
+                correction[~acting], noise[~acting] = 0.0, 0.0
         return Report(
             heard.w_hat, correction, noise, happened.u, made.clipped, fault, ~acting,
-            self._none | news,
+            self._all if news else self._none,
         )  # fmt: skip
 
 
 def rewards(given: Any, rows: int) -> np.ndarray:
     """Rewards of rows as floats; NaN for what is no number."""
+    if rows == 1 and isinstance(given, float):
+        return np.array([given])
     try:
         array = np.asarray(given)
         if array.dtype.kind != "c" and array.size == rows:

@@ -141,6 +141,8 @@ class PD1(_Plain):
 
 def scalar_of(values: Any) -> Critic:
     """Scalar values from whatever has them, or an error that says what would have."""
+    if isinstance(values, Values):  # whose own V and Q are of all costs at once
+        return values.critic
     own = all(callable(getattr(values, name, None)) for name in ("V", "Q"))
     found: Critic = values if own and hasattr(values, "gamma") else critic_of(values)
     return found

@@ -149,7 +149,7 @@ def run(settings: BenchOverhead) -> dict[str, Any]:
         "pd2_networks": _One(signal="pd2", model=load(ENV), **PAPERS).step,
         "pd3": _One(signal="pd3", **PAPERS).step,
         "regression": _One(signal=PD2(_Given(d_w)), guard=False).step,
-        "vector16": _Many(ROWS, signal=PD2(_Given(d_w, ROWS))).step,
+        "vector16": _Many(ROWS, signal=PD2(_Given(d_w, ROWS)), **PAPERS).step,
         "matching": _One(heavier, model=load(ENV), learner="matching").step,
         "auto_idle": _One(model=load(ENV)).step,
     }

@@ -12,6 +12,8 @@ import numpy as np
 from windward import files
 from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.engine import Engine
+from windward.adapt.faults import every, flags, some
+from windward.adapt.sizes import Size
 from windward.adapt.sources import Source
 from windward.adapt.table import Step
 from windward.adapt.trials import Trials
@@ -23,7 +25,8 @@ STATE = "state"
 class PolicyGradient:
     """An engine that turns a source's ŵ into an M, and trials that say in which episodes it acts.
 
-    `square` gives the mean square of base actions, in shares of their range.
+    `square` gives the mean square of base actions, in shares of their range. With a `size` the
+    engine gets ŵ divided by it; `M` and what is told are in the signal's own units.
     """
 
     def __init__(
@@ -36,12 +39,14 @@ class PolicyGradient:
         discrete: bool = False,
         baseline: str | None = None,
         square: Callable[[np.ndarray], float] | None = None,
+        size: Size | None = None,
     ) -> None:
         self.name, self.baseline, self.discrete, self._square = name, baseline, discrete, square
-        self.engine, self.source, self.trials = engine, source, trials
+        self.engine, self.source, self.trials, self.size = engine, source, trials, size
         self.d_w, self.rows = engine.algorithm.d_w, engine.rows
         self.sees_reward = source.sees_reward
-        self._attempt, self._none = attempt, np.zeros(engine.rows, dtype=bool)
+        self._attempt = attempt
+        self._none, self._all = flags(engine.rows, False), flags(engine.rows, True)
         self._nothing: list[str] = []
         self._source_at_first = source.memory()
         self.frozen = False
@@ -72,11 +77,17 @@ class PolicyGradient:
     @property
     def M(self) -> Any:
         """The parameters: (h, d_u, d_w), with a leading row axis where M is not shared."""
-        return self.engine.M
+        M = self.engine.M
+        linear = self.size is not None and isinstance(M, np.ndarray)
+        return M / self.size.value if linear else M  # type: ignore[union-attr]
 
     @M.setter
     def M(self, M: Any) -> None:
-        self.engine.M = M
+        if self.size is None:
+            self.engine.M = M
+        else:
+            self.engine.M = np.asarray(M, dtype=float) * self.size.value
+            self.size.fixed = True
         if self.trials is not None:
             self.trials.trust()
             self._reach()
@@ -89,7 +100,7 @@ class PolicyGradient:
     def _turn(self) -> np.ndarray:
         """Rows whose episode is adapted."""
         if self.trials is None or self.frozen:
-            return ~self._none
+            return self._all
         return self.trials.turn
 
     @property
@@ -125,13 +136,13 @@ class PolicyGradient:
             assert self.trials is not None
             self.trials.watch(1.0 if self._square is None else self._square(base[ready]))
             turn = self._none
-        if not self.discrete and not turn.any():
+        if not self.discrete and not some(turn):
             return None
         return Planned(engine.correction, engine.draw, engine.added, ready & turn)
 
     def acted(self, action: np.ndarray, ready: np.ndarray) -> bool:
         """See Learner."""
-        if not self.source.needs_steps or not self._turn.any():
+        if not self.source.needs_steps or not some(self._turn):
             return True
         return self._attempt(lambda: self.source.before(action), ready)[0]
 
@@ -139,30 +150,50 @@ class PolicyGradient:
         """See Learner."""
         happened, turn = outcome.happened, self._turn
         good, valid, ended = outcome.good & turn, outcome.valid & turn, outcome.ended
-        aux, usable = self.engine.blank(), self._none
-        if good.any():
+        aux, usable = None, self._none
+        if some(good):
             # Good rows must not fail for what others hold.
-            asked = happened if good.all() else happened.mended(good)
+            asked = happened if every(good) else happened.mended(good)
             went_well, found = self._attempt(
                 lambda: self.engine.shaped(self.source.after(asked)), good
             )
             if went_well:
-                aux, usable = found, good
+                aux, usable = self._sized(found, good, happened.learn), good
+        if aux is None:
+            aux = self.engine.blank()
         if outcome.made.logits is not None:
             aux = {**aux, signals.LOGITS: outcome.made.logits}
-        c = np.where(usable, -happened.reward, 0.0)
+        whole = every(usable)
+        c = -happened.reward if whole else np.where(usable, -happened.reward, 0.0)
         step = Step(
             c, aux, happened.terminated, outcome.truncated, valid, usable, outcome.made.number,
-            usual=bool(usable.all() and not ended.any()),
+            usual=whole and not some(ended),
         )  # fmt: skip
         learn = happened.learn and not self._waiting
         seen = self.engine.observe(step, learn, self._unit())
-        accepted = np.array(seen.accepted) > 0
-        self._mid_episode = np.where(outcome.valid, ~ended, self._mid_episode)
+        w_hat = seen.w_hat if self.size is None else seen.w_hat * self.size.value
+        taught, why = self._all, ""
+        if not (whole and all(seen.accepted)):
+            accepted = np.array([each > 0 for each in seen.accepted])
+            taught = accepted | (outcome.good & ~turn)
+            why = "its numbers were not finite" if some(usable & ~accepted) else ""
+        self._mid_episode = (
+            ~ended if every(outcome.valid) else np.where(outcome.valid, ~ended, self._mid_episode)
+        )
         if self.trials is not None and not self.frozen:
-            self._tried(self.trials, outcome, seen.w_hat, accepted)
-        why = "its numbers were not finite" if (usable & ~accepted).any() else ""
-        return Heard(seen.w_hat, accepted | (outcome.good & ~turn), why)
+            self._tried(self.trials, outcome, w_hat, taught & turn)
+        return Heard(w_hat, taught, why)
+
+    def _sized(
+        self, aux: dict[str, np.ndarray], good: np.ndarray, learn: bool
+    ) -> dict[str, np.ndarray]:
+        """The same with ŵ over its size."""
+        if self.size is None:
+            return aux
+        w_hat = aux[signals.W]
+        if learn:
+            self.size.see(w_hat[good])
+        return {**aux, signals.W: self.size.over(w_hat)}
 
     def _tried(
         self, trials: Trials, outcome: Outcome, w_hat: np.ndarray, accepted: np.ndarray
@@ -206,6 +237,8 @@ class PolicyGradient:
         """See Learner."""
         self.engine.reset()
         self.source.remember(self._source_at_first)
+        if self.size is not None:
+            self.size.reset()
         if self.trials is not None:
             self.trials.reset()
             self.trials.torn(self._mid_episode)
@@ -219,6 +252,7 @@ class PolicyGradient:
             "algorithm": algorithm.name, "signal": self.source.name, "h": algorithm.h,
             "d_u": algorithm.d_u, "d_w": algorithm.d_w, "shared": self.engine.shared,
             "clock": list(algorithm.clock), "guarded": self.trials is not None,
+            "sized": self.size is not None,
         }  # fmt: skip
 
     def arrays(self) -> Arrays:
@@ -231,6 +265,7 @@ class PolicyGradient:
         return {
             "t": self.engine.t, "seed": self.engine.seed, "source": self.source.memory(),
             "trials": None if self.trials is None else self.trials.memory(),
+            "size": None if self.size is None else self.size.memory(),
         }  # fmt: skip
 
     def restore(self, arrays: Arrays, header: dict[str, Any]) -> None:
@@ -245,6 +280,9 @@ class PolicyGradient:
         if any(np.isnan(each).any() for each in leaves if each.dtype.kind == "f"):
             raise ValueError("it holds numbers that are none")
         state = files.unflatten(STATE, like, arrays)
+        size = Size()
+        if self.size is not None:
+            size.remember(header["size"])
         t, seed = (_count(name, header[name], 2**32) for name in ("t", "seed"))
         before = None if self.trials is None else self.trials.memory()
         if self.trials is not None:
@@ -257,6 +295,8 @@ class PolicyGradient:
             raise
         if self.trials is not None:
             self.engine.scale(self.trials.reach, self.trials.bound)
+        if self.size is not None:
+            self.size = size
         self.engine.restore(state, t, seed)
         self._mid_episode = mid_episode
         # Or what was restored would be thawed; the runtime freezes it if it was frozen.

@@ -235,7 +235,7 @@ def evaluate(
     return Evaluation(
         _runs(played),
         every,
-        used.signal,
+        str(used.signal),
         used.learner + (f", baseline {used.baseline}" if used.has_M and used.baseline else ""),
         [wrapper.decisions for wrapper in wrappers],
         [wrapper.M for wrapper in wrappers if wrapper.has_M],
