@@ -77,7 +77,7 @@ def make_module(
     """
     if checks.integer("seed", seed, 0) >= 2**32:
         raise ValueError(f"seed must be below 2**32; got {seed}")
-    actuation = make_actuation(*spaces, logits)
+    refuse(spaces[1], spaces[0])
     options = {name: each for name, each in options.items() if each is not None}
     learner = options.pop("learner", AUTO)
     if not isinstance(learner, str):
@@ -86,12 +86,12 @@ def make_module(
     own = {name: each for name, each in options.items() if name not in ("h", "guard")}
     others = set(own) - set(SETTINGS) or isinstance(own.get("search"), Search)
     if learner in LEARNERS or (learner == AUTO and not others):
-        why_not = why_no_diagnosis(source, spaces[1], model)
+        why_not = why_no_diagnosis(source, spaces[1], model, learner)
         if not why_not:
-            assert isinstance(spaces[1], gym.spaces.Box)
-            return make_runtime(source, spaces[1], model, rows, seed, learner, own, timely)
+            return make_runtime(source, spaces[1], model, rows, seed, learner, own, timely, logits)
         if learner in LEARNERS:
             raise ValueError(f"learner {learner!r} cannot be had: {why_not}")
+    actuation = make_actuation(*spaces, logits)
     options["gradient"] = NAMES.get(learner, learner)
     gradient, search = options.pop("gradient", "auto"), options.pop("search", None)
     guarded, preset = options.pop("guard", True), options.pop("preset", None)

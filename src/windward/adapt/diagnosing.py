@@ -6,7 +6,8 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 
-from windward.adapt.corrections import Range
+from windward.adapt.corrections import space_of
+from windward.adapt.episodes import Policy
 from windward.adapt.judges import JudgeSettings
 from windward.adapt.learners.base import Learner, SimulationSettings
 from windward.adapt.learners.matching import MatchingLearner, MatchingSettings
@@ -18,6 +19,7 @@ from windward.adapt.supervisor import Parts, SupervisorSettings
 from windward.adapt.winds import WindSettings
 from windward.diagnosis.identify import Settings as DiagnosisSettings
 from windward.policies.predictor import predictor
+from windward.simulators.learned import LearnedSimulator, percent
 from windward.simulators.simulator import Simulator
 
 AUTO = "auto"
@@ -33,7 +35,9 @@ STEPS = 1000
 """steps of an episode where the environment does not say how long one may last"""
 
 
-def why_no_diagnosis(source: Source, action_space: gym.Space, model: Any) -> str:
+def why_no_diagnosis(
+    source: Source, action_space: gym.Space, model: Any, learner: str = AUTO
+) -> str:
     """What is missing for a diagnosis; nothing if it can be had."""
     simulator = nominal_of(source)
     if simulator is None:
@@ -41,8 +45,11 @@ def why_no_diagnosis(source: Source, action_space: gym.Space, model: Any) -> str
             "it needs a simulator of the nominal world: windward knows MuJoCo, Pendulum and "
             "CartPole; for others give simulator={'step': ..., 'state': ...}"
         )
-    if not isinstance(action_space, gym.spaces.Box):
-        return "it is for continuous actions"
+    if isinstance(simulator, LearnedSimulator):
+        if simulator.fit.ill:
+            return f"the learned simulator misses {percent(simulator.fit.missed)} of the motion"
+        if learner == "search":
+            return "a learned simulator is not true enough for a search: learner='matching' is"
     if model is None:
         return "it compares corrections in simulated episodes of the base policy: pass model="
     if not (callable(model) or callable(getattr(model, "predict", None))):
@@ -56,46 +63,59 @@ def why_no_diagnosis(source: Source, action_space: gym.Space, model: Any) -> str
     return ""
 
 
-def nominal_of(source: Source) -> Simulator | None:
+def nominal_of(source: Source) -> Simulator | LearnedSimulator | None:
     """The simulator that a source compares the world with."""
     if isinstance(source, PD3) and source.coordinates == "state":
         return source.simulators[0]
-    if isinstance(source, ObservedPD3) and isinstance(source.simulator, Simulator):
+    if isinstance(source, ObservedPD3):
         return source.simulator
     return None
 
 
 def make_runtime(
     source: Source,
-    action_space: gym.spaces.Box,
+    action_space: gym.Space,
     model: Any,
     rows: int,
     seed: int,
     learner: str,
     options: Mapping[str, Any],
     timely: Timely | None = None,
+    logits: Any = None,
 ) -> Runtime:
     """The runtime of a form; `options` may hold settings by name (see `SETTINGS`)."""
     nominal = nominal_of(source)
     assert nominal is not None
     settings = _settings(options)
-    names = tuple(LEARNERS) if learner == AUTO else (learner,)
+    learned = isinstance(nominal, LearnedSimulator)
+    names = (learner,) if learner != AUTO else ("matching",) if learned else tuple(LEARNERS)
     learners: Sequence[Learner] = [LEARNERS[name](settings.pop(name, None)) for name in names]
     for name in LEARNERS:
         settings.pop(name, None)
-    policy = predictor(model, action_space)
+    policy = _policy(model, action_space, logits)
     states = (
         state_reader(source.simulators)
         if isinstance(source, PD3)
         else state_from_observations(nominal)
     )
-    spec = nominal.env.spec
+    env = None if isinstance(nominal, LearnedSimulator) else nominal.env
+    spec = None if env is None else env.spec
     limit = None if spec is None else spec.max_episode_steps
+    dtype: Any = action_space.dtype
     parts = Parts(
-        nominal.env, nominal, policy, Range.of(action_space), action_space.dtype.type,
+        env, nominal, policy, space_of(action_space), dtype.type,
         int(limit or STEPS), learners, **settings,
     )  # fmt: skip
     return Runtime(parts, rows, states, seed, learner, timely)
+
+
+def _policy(model: Any, action_space: gym.Space, logits: Any) -> Policy:
+    """Base actions of rows of observations; of logits alone the likeliest."""
+    if isinstance(action_space, gym.spaces.Discrete) and model is logits is not None:
+        if not callable(getattr(model, "predict", None)):
+            start, kind = int(action_space.start), action_space.dtype
+            return lambda x: (np.asarray(logits(x)).argmax(axis=1) + start).astype(kind)
+    return predictor(model, action_space)
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,6 @@ the actuator: a row whose numbers are not finite executes its base action.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import gymnasium as gym
 import numpy as np
 
 from windward.adapt import winds
@@ -42,10 +41,8 @@ class Runtime:
         self.parts, self.rows, self.learner = parts, rows, learner
         self._timely = timely
         self._states, self.seed = states, seed
-        space = parts.nominal.env.action_space
-        self._space: gym.spaces.Box = space
+        self._dtype = parts.dtype
         self._none = np.zeros(rows, dtype=bool)
-        self._d_u = len(parts.range.low)
         self.frozen = False
         self.reset()
 
@@ -73,7 +70,7 @@ class Runtime:
         self._of = belief
         axes = belief.twin.axes
         window = None if belief.situation is None else belief.situation.window
-        self._carry = blank_carry(self.rows, self._d_u, axes, window)
+        self._carry = blank_carry(self.rows, self.parts.range, belief.twin, window)
         self._winds = winds.blank(self.rows, axes, self.parts.winds)
         self._guess = self._predicted() if axes else None
         if belief.situation is not None:
@@ -146,7 +143,7 @@ class Runtime:
         rows = np.asarray(base)
         flat = rows.reshape(self.rows, -1).astype(np.float64)
         usable = np.asarray(np.isfinite(flat).all(axis=1))
-        inside = ((flat >= self.parts.range.low) & (flat <= self.parts.range.high)).all(axis=1)
+        inside = self.parts.range.holds(flat)
         correction = self.supervisor.acts
         made = flat
         acting = self._none
@@ -161,13 +158,15 @@ class Runtime:
             middle = (self.parts.range.low + self.parts.range.high) / 2
             made = np.where(lost[:, None], middle, made)
             made = np.clip(made, self.parts.range.low, self.parts.range.high)
-            action = made.reshape(rows.shape).astype(self._space.dtype)
-            action = np.clip(action, self._space.low, self._space.high)
+            action = made.reshape(rows.shape).astype(self._dtype)
+            low, high = (each.astype(self._dtype).reshape(rows.shape[1:])
+                         for each in (self.parts.range.low, self.parts.range.high))  # fmt: skip
+            action = np.clip(action, low, high)
             quiet = usable & inside & ~acting
             if quiet.any() and rows.dtype == action.dtype:
                 action[quiet] = rows[quiet]
         change = np.where(acting[:, None], (made - flat) / self.parts.range.half, 0.0)
-        cut = ~inside | (acting & (np.abs(_norm(made, self.parts.range)) >= 1.0).any(axis=1))
+        cut = ~inside | (acting & self.parts.range.saturated(made))
         self.clipped += int(cut.sum())
         self._pending = (action, change, acting, cut)
         return action
@@ -380,11 +379,6 @@ class Runtime:
 
 def _like(rows: np.ndarray, array: np.ndarray) -> np.ndarray:
     return rows.reshape(len(rows), *([1] * (array.ndim - 1)))
-
-
-def _norm(u: np.ndarray, space: Any) -> np.ndarray:
-    """Actions in half ranges around the middle."""
-    return np.asarray((u - (space.low + space.high) / 2) / space.half)
 
 
 def state_reader(simulators: Sequence[Any]) -> States:

@@ -9,7 +9,10 @@ import mujoco
 import numpy as np
 from mujoco import rollout
 
+from windward.diagnosis.coordinate_wind import PLACE, direction
+from windward.diagnosis.rows import Nominal
 from windward.diagnosis.wind import Wind
+from windward.simulators.learned import LearnedSimulator
 from windward.simulators.mujoco import FULL, MujocoDynamics
 from windward.simulators.simulator import Simulator
 
@@ -26,8 +29,8 @@ class Twin:
 
     def __init__(
         self,
-        nominal: Simulator,
-        changed: Simulator,
+        nominal: Nominal,
+        changed: Nominal,
         wind: Wind | None = None,
         threads: int | None = None,
     ) -> None:
@@ -66,23 +69,38 @@ class Twin:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(x_next, reward, ended) of rows in one of the worlds; a row that is lost has ended."""
         simulator = self.changed if changed else self.nominal
-        dynamics: Any = simulator.dynamics
-        task = getattr(dynamics, "_task", None)
         inner, force, shift = self._place.apply(simulator.inner(u), wind)
         with np.errstate(all="ignore"):
-            if self._rollout is not None and task is not None:
-                x_next = self._rollout.advance(np.full(len(x), int(changed)), x, inner, force)
-                cost = task.cost(dynamics.env, x.T, inner, x_next.T)
-                ended = np.asarray(task.terminated(dynamics.env, x_next.T), dtype=bool)
+            if isinstance(simulator, LearnedSimulator):
+                x_next, cost, ended = simulator.step(x, u)
+                reward = -cost
             else:
-                x_next, cost, ended = dynamics.step(x, inner, self._place.named(force))
-            reward = np.array([simulator._reward(float(-each)) for each in cost])
+                x_next, reward, ended = self._stepped(simulator, changed, x, inner, force)
             lost = ~np.isfinite(x_next).all(axis=1) | ~np.isfinite(reward)
             if shift is not None:
                 # As in Disturbed: the end is that of the shifted state, the reward stays.
                 x_next = x_next + shift
-                ended = dynamics.terminated(np.where(lost[:, None], x, x_next), inner)
+                ended = simulator.dynamics.terminated(np.where(lost[:, None], x, x_next), inner)
         return x_next, np.where(lost, 0.0, reward), ended | lost
+
+    def _stepped(
+        self,
+        simulator: Simulator,
+        changed: bool,
+        x: np.ndarray,
+        u: np.ndarray,
+        force: np.ndarray | None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(x_next, reward, ended) by a simulator's physics."""
+        dynamics: Any = simulator.dynamics
+        task = getattr(dynamics, "_task", None)
+        if self._rollout is not None and task is not None:
+            x_next = self._rollout.advance(np.full(len(x), int(changed)), x, u, force)
+            cost = task.cost(dynamics.env, x.T, u, x_next.T)
+            ended = np.asarray(task.terminated(dynamics.env, x_next.T), dtype=bool)
+        else:
+            x_next, cost, ended = dynamics.step(x, u, self._place.named(force))
+        return x_next, np.array([simulator._reward(float(-each)) for each in cost]), ended
 
     def observe(self, x: np.ndarray) -> np.ndarray:
         """Observations of states."""
@@ -96,7 +114,7 @@ class Twin:
 class _Place:
     """Where a wind pushes: what its numbers add to actions, forces and next states."""
 
-    def __init__(self, simulator: Simulator, wind: Wind | None) -> None:
+    def __init__(self, simulator: Nominal, wind: Wind | None) -> None:
         kind, _, name = ("", "", "") if wind is None else wind.place.partition(":")
         self._kind, self._d_x = kind, simulator.d_x
         names = [] if wind is None else [axis.name for axis in wind.axes]
@@ -113,7 +131,10 @@ class _Place:
             self._index = [int(each) for each in names]
         elif kind == "coordinate":
             self._index = [coordinate_index(dynamics, name)]
-        self.axes = len(self._index)
+        self._directions = np.eye(self._d_x)[self._index] if kind == "coordinate" else np.zeros(0)
+        if kind == PLACE:
+            self._directions = np.array([direction(each, self._d_x) for each in names])
+        self.axes = len(names) if kind == PLACE else len(self._index)
 
     def apply(
         self, u: np.ndarray, wind: np.ndarray | None
@@ -131,9 +152,7 @@ class _Place:
             force = np.zeros((len(u), 3 * self._bodies))
             force[:, self._index] = wind
             return u, force, None
-        shift = np.zeros((len(u), self._d_x))
-        shift[:, self._index] = wind
-        return u, None, shift
+        return u, None, np.asarray(wind) @ self._directions
 
     def named(self, force: np.ndarray | None) -> Mapping[str, np.ndarray]:
         """Forces by name, as dynamics take them."""
