@@ -31,6 +31,9 @@ SETTINGS: Mapping[str, type] = {
     "winds": WindSettings, "diagnosis": DiagnosisSettings,
 }  # fmt: skip
 """options that hold settings, and their types"""
+GATHERED = 8000
+"""steps that are remembered where the simulator was learned: a map fitted to the last ones alone
+forgets the motion without it"""
 STEPS = 1000
 """steps of an episode where the environment does not say how long one may last"""
 
@@ -90,6 +93,8 @@ def make_runtime(
     learned = isinstance(nominal, LearnedSimulator)
     names = (learner,) if learner != AUTO else ("matching",) if learned else tuple(LEARNERS)
     learners: Sequence[Learner] = [LEARNERS[name](settings.pop(name, None)) for name in names]
+    if learned:
+        settings.setdefault("supervisor", SupervisorSettings(kept=GATHERED))
     for name in LEARNERS:
         settings.pop(name, None)
     policy = _policy(model, action_space, logits)

@@ -35,8 +35,8 @@ class Window(NamedTuple):
 
 def blank_carry(n: int, space: Space, twin: Twin, window: Window | None) -> Carry:
     """What rows remember at the beginning of an episode."""
-    h, d_w = (0, 0) if window is None else (window.h, len(window.coordinates))
     owed = twin.d_x if isinstance(space, Choices) else 0
+    h, d_w = (0, 0) if window is None else (window.h, len(window.coordinates))
     return Carry(
         np.zeros((n, space.outputs)), np.zeros((n, h, d_w)), np.zeros((n, twin.axes)),
         np.zeros((n, owed)),

@@ -307,9 +307,26 @@ class Supervisor:
             self._take(self.nominal)
             self.say("nothing is changed any more; the base policy acts")
 
+    def _ended_learned(self, total: float, share: float) -> None:
+        """Refits a learned simulator, but not what clearly pays: that is changed by losses alone."""
+        belief, s, returns = self.belief, self.parts.supervisor, self.belief.returns
+        if belief.changed:
+            self._returned(belief, total, share)
+        elif share < 0.05:
+            self._base.append(total)
+        if belief.withdrawn or not self._base or self.memory.steps < s.least:
+            return
+        due = not belief.changed
+        if self.acts is not None and self.memory.steps >= self._due:
+            base = float(np.mean(returns.base))
+            gain = float(np.mean(returns.adapted[-s.rest :] or base)) - base
+            due = gain < self.parts.judge.clear * abs(base)
+        if due:
+            self._refit()
+
     def _still(self) -> bool:
         """Whether the believed world explains the last steps better than the nominal one."""
-        x, u, x_next = self._steps()
+        x, u, x_next = self._steps(self.parts.supervisor.kept)
         flags = np.zeros(len(x), dtype=bool)
         size = usual_size(x_next - x)
         nominal, own = (
@@ -385,7 +402,9 @@ class Supervisor:
         scale = np.maximum(self._scale, usual_change(visited, parts.metric.floor))
         self._scale = scale
         root = closed_loop_metric(twin, parts.policy, visited, scale, parts.metric)
-        noise = self._unknown(twin, root) if self._learned else 0.0
+        noise = 0.0
+        if isinstance(parts.nominal, LearnedSimulator):
+            noise = float(np.square(root * parts.nominal.fit.own).sum() / len(root))
         velocities = parts.nominal.dynamics.parts.get("qvel", np.arange(twin.d_x))
         index = np.asarray(velocities)
         x, u, x_next = self._steps()
@@ -399,19 +418,13 @@ class Supervisor:
             self.memory.observations(), window, parts.horizon, parts.simulation, parts.winds, noise,
         )  # fmt: skip
 
-    def _unknown(self, twin: Twin, root: np.ndarray) -> float:
-        """Mean square of what recorded steps leave in the diagnosed world, in the metric."""
-        x, u, x_next = self._steps()
-        left = twin.gap(x_next, twin.advance(np.ones(len(x), dtype=bool), x, u)) @ root.T
-        return float(np.square(left).mean())
-
-    def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _steps(self, most: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         log = self.memory.log()
         parts = [
             (np.asarray(each.states)[:-1], each.actions, np.asarray(each.states)[1:])
             for each in log.episodes
         ]
-        x, u, x_next = (np.concatenate(each)[:500] for each in zip(*parts, strict=True))
+        x, u, x_next = (np.concatenate(each)[:most] for each in zip(*parts, strict=True))
         return x, u, x_next
 
     def _visited(self, starts: np.ndarray, recent: np.ndarray, twin: Twin) -> np.ndarray:
@@ -469,17 +482,16 @@ class Supervisor:
         """An episode ended: its return, and the share of its steps in which a correction acted."""
         s = self.parts.supervisor
         if self._learned:
-            if not self.belief.changed and share < 0.05:
-                self._base.append(total)
-            if self._base and self.memory.steps > s.least and not self.belief.withdrawn and (
-                not self.belief.changed or (self.acts is not None and self.memory.steps >= self._due)
-            ):
-                self._refit()
-        elif not self.belief.changed and s.least <= self.memory.steps < s.first:
-            self._diagnose()  # who falls so early cannot wait
-        belief = self.belief
-        if not belief.changed:
+            self._ended_learned(total, share)
             return
+        if not self.belief.changed and s.least <= self.memory.steps < s.first:
+            self._diagnose()  # who falls so early cannot wait
+        if self.belief.changed:
+            self._returned(self.belief, total, share)
+
+    def _returned(self, belief: Belief, total: float, share: float) -> None:
+        """Real returns judge what acts."""
+        s = self.parts.supervisor
         if share > 0.8:
             belief.returns.adapted.append(total)
         elif share < 0.05:

@@ -20,11 +20,13 @@ from windward.simulators.ridge import explained, huber_loss, robust_ridge, usual
 class RefitSettings:
     """How a learned simulator is corrected for a changed world, and when that is believed."""
 
-    steps: int = 4000
+    steps: int = 8000
     """that are looked at, at most"""
-    ridge: float = 30.0
+    ridge: float = 10.0
     """of the linear map, in steps that say 0"""
-    share: float = 0.04
+    tested: float = 100.0
+    """the same where it is tested whether there is any: a blunt map shows with fewer steps"""
+    share: float = 0.03
     """of what the simulator misses that the map must explain on steps held out; in one coordinate
     `most`"""
     most: float = 0.15
@@ -101,7 +103,7 @@ def _map(
         return found
     calm = np.flatnonzero(~windy)
     if len(calm):
-        told = explained(F, e[:, calm], s.ridge)
+        told = explained(F, e[:, calm], s.tested)
         if told.joint > s.share and told.joint_sure > s.sure:
             good = told.share > 0
         else:

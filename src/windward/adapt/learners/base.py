@@ -51,8 +51,8 @@ class Situation(NamedTuple):
     simulation: SimulationSettings
     winds: WindSettings
     noise: float = 0.0
-    """mean square of what the diagnosed world leaves of a step, in the metric, for each coordinate:
-    0 where it is exact"""
+    """mean square error of a step in the nominal simulator, in the metric, for each coordinate: 0
+    where it is exact, and not one that was learned"""
 
     def draw(self, count: int, rng: np.random.Generator, recent: bool = False) -> Starts:
         """Fresh starts with fresh winds; `recent`: half of them near the last states."""

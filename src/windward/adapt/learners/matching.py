@@ -21,9 +21,8 @@ class MatchingSettings:
     probe: float = 1e-2
     """the same in a learned simulator, whose slopes are rough"""
     usual: float = 0.1
-    """size of a correction, in half ranges: what is not known of the changed world, the mean square
-    error of a step that was corrected, over the square of it is added to λ, as in a ridge
-    regression whose coefficients are of that size"""
+    """size of a correction, in half ranges: the learned simulator's mean square error over the
+    square of it is added to λ, as in a ridge regression whose coefficients are of that size"""
     switch: float = 0.01
     """for numbered actions: λ, cost of another action than the base policy's"""
     kept: float = 0.9
