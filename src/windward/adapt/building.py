@@ -78,6 +78,8 @@ def make_module(
     if checks.integer("seed", seed, 0) >= 2**32:
         raise ValueError(f"seed must be below 2**32; got {seed}")
     refuse(spaces[1], spaces[0])
+    if logits is not None:
+        make_actuation(*spaces, logits)
     options = {name: each for name, each in options.items() if each is not None}
     learner = options.pop("learner", AUTO)
     if not isinstance(learner, str):

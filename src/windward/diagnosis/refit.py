@@ -122,9 +122,7 @@ def _map(
     return found
 
 
-def _windy(
-    e: np.ndarray, rows: Rows, nominal: LearnedSimulator, s: RefitSettings
-) -> np.ndarray:
+def _windy(e: np.ndarray, rows: Rows, nominal: LearnedSimulator, s: RefitSettings) -> np.ndarray:
     """(d_x,) in which coordinates a wind blows."""
     size = np.sqrt(np.median(np.square(e), axis=0))
     large = size > np.maximum(s.times * nominal.fit.own, s.effect * nominal.fit.motion)

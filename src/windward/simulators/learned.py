@@ -248,9 +248,7 @@ class LearnedSimulator:
         offset = np.append(found.get("offset", np.zeros(self.d_x)) * self.fit.motion, 0.0)
         linear = self.networks.linear * response
         linear[-1] += offset
-        return self._with(
-            self.networks._replace(linear=linear, size=self.networks.size * response)
-        )
+        return self._with(self.networks._replace(linear=linear, size=self.networks.size * response))
 
     def _with(self, networks: Networks) -> "LearnedSimulator":
         return LearnedSimulator(

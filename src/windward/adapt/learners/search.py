@@ -104,7 +104,14 @@ class SearchLearner:
         outputs = at.range.outputs
         width = seen.shape[1] + outputs + 1 + 2 * len(sizes) + len(parts)
         return Residual(
-            at.range, np.zeros((width, outputs)), mean, spread, sizes, parts, self.settings.reach, None
+            at.range,
+            np.zeros((width, outputs)),
+            mean,
+            spread,
+            sizes,
+            parts,
+            self.settings.reach,
+            None,
         )
 
     def _beginnings(
