@@ -64,7 +64,7 @@ class Choices(NamedTuple):
     """Numbered actions; a correction is a preference for each of them, against 1 for the base's."""
 
     start: int
-    count: int
+    number: int
 
     @staticmethod
     def of(space: gym.spaces.Discrete) -> "Choices":
@@ -79,7 +79,7 @@ class Choices(NamedTuple):
     @property
     def high(self) -> np.ndarray:
         """(1,) the last."""
-        return np.array([float(self.start + self.count - 1)])
+        return np.array([float(self.start + self.number - 1)])
 
     @property
     def half(self) -> np.ndarray:
@@ -89,12 +89,12 @@ class Choices(NamedTuple):
     @property
     def outputs(self) -> int:
         """How many numbers a correction has."""
-        return self.count
+        return self.number
 
     def holds(self, u: np.ndarray) -> np.ndarray:
         """Which rows are actions of the space."""
         own = u[:, 0] - self.start
-        return np.asarray((own == np.floor(own)) & (own >= 0) & (own < self.count))
+        return np.asarray((own == np.floor(own)) & (own >= 0) & (own < self.number))
 
     def saturated(self, u: np.ndarray) -> np.ndarray:
         """None: there is no bound."""
@@ -102,11 +102,11 @@ class Choices(NamedTuple):
 
     def coded(self, u: np.ndarray) -> np.ndarray:
         """(n, outputs) 1 for the action, 0 for the others."""
-        return np.eye(self.count)[self._index(u)]
+        return np.eye(self.number)[self._index(u)]
 
     def _index(self, u: np.ndarray) -> np.ndarray:
         """(n,) from 0; of what is no action the nearest one's."""
-        return np.asarray(np.clip(u[:, 0] - self.start, 0, self.count - 1).astype(int))
+        return np.asarray(np.clip(u[:, 0] - self.start, 0, self.number - 1).astype(int))
 
     def moved(self, u: np.ndarray, delta: np.ndarray) -> np.ndarray:
         """The preferred actions; the base action where two are even."""
@@ -260,7 +260,7 @@ class Choice(NamedTuple):
         carry: Carry,
     ) -> tuple[np.ndarray, Carry]:
         """See Correction."""
-        n, k = len(base), self.range.count
+        n, k = len(base), self.range.number
         own = self.range.coded(base).argmax(axis=1)
         numbers = np.arange(self.range.start, self.range.start + k)
         rows = np.concatenate([x, np.repeat(x, k, axis=0)])

@@ -116,10 +116,10 @@ def make_runtime(
 
 def _policy(model: Any, action_space: gym.Space, logits: Any) -> Policy:
     """Base actions of rows of observations; of logits alone the likeliest."""
-    if isinstance(action_space, gym.spaces.Discrete) and model is logits is not None:
-        if not callable(getattr(model, "predict", None)):
-            start, kind = int(action_space.start), action_space.dtype
-            return lambda x: (np.asarray(logits(x)).argmax(axis=1) + start).astype(kind)
+    alone = model is logits is not None and not callable(getattr(model, "predict", None))
+    if isinstance(action_space, gym.spaces.Discrete) and alone:
+        start, kind = int(action_space.start), action_space.dtype
+        return lambda x: (np.asarray(logits(x)).argmax(axis=1) + start).astype(kind)
     return predictor(model, action_space)
 
 

@@ -159,8 +159,8 @@ class Runtime:
             made = np.where(lost[:, None], middle, made)
             made = np.clip(made, self.parts.range.low, self.parts.range.high)
             action = made.reshape(rows.shape).astype(self._dtype)
-            low, high = (each.astype(self._dtype).reshape(rows.shape[1:])
-                         for each in (self.parts.range.low, self.parts.range.high))  # fmt: skip
+            bounds: np.ndarray = np.stack([self.parts.range.low, self.parts.range.high]).astype(self._dtype)
+            low, high = bounds.reshape(2, *rows.shape[1:])
             action = np.clip(action, low, high)
             quiet = usable & inside & ~acting
             if quiet.any() and rows.dtype == action.dtype:

@@ -308,7 +308,7 @@ class Supervisor:
             self.say("nothing is changed any more; the base policy acts")
 
     def _ended_learned(self, total: float, share: float) -> None:
-        """Refits a learned simulator, but not what clearly pays: that is changed by losses alone."""
+        """Refits a learned simulator, as long as what acts does not clearly pay."""
         belief, s, returns = self.belief, self.parts.supervisor, self.belief.returns
         if belief.changed:
             self._returned(belief, total, share)

@@ -37,10 +37,11 @@ class Twin:
         self.nominal, self.changed, self.wind = nominal, changed, wind
         self.d_x = nominal.d_x
         self._place = _Place(nominal, wind)
-        both = nominal.dynamics, changed.dynamics
+        both: list[Any] = [nominal.dynamics, changed.dynamics]
         self._rollout = None
         if all(isinstance(each, MujocoDynamics) and each._plain for each in both):
-            self._rollout = _Rollout([each.model for each in both], nominal, threads)  # type: ignore[attr-defined]
+            assert isinstance(nominal, Simulator)
+            self._rollout = _Rollout([each.model for each in both], nominal, threads)
 
     @property
     def axes(self) -> int:

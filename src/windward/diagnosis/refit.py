@@ -114,11 +114,11 @@ def _map(
     for c in np.flatnonzero(windy) if len(index) > 2 * s.past else ():
         past = np.stack([rest[index - k, c] for k in range(1, s.past + 1)], axis=1)
         a = np.append(1.0, -autoregression(rest[index, c], past))
-        white = sum(a[k] * e[index - k, c] for k in range(s.past + 1))
-        Z = sum(a[k] * F[index - k] for k in range(s.past + 1))
-        told = explained(Z, white[:, None], s.ridge)  # type: ignore[index]
+        white = np.sum([a[k] * e[index - k, c] for k in range(s.past + 1)], axis=0)
+        Z = np.sum([a[k] * F[index - k] for k in range(s.past + 1)], axis=0)
+        told = explained(Z, white[:, None], s.ridge)
         if told.share[0] > s.most and told.sure[0] > s.sure:
-            found[:, c] = robust_ridge(Z, white[:, None], s.ridge)[:, 0]  # type: ignore[index,arg-type]
+            found[:, c] = robust_ridge(Z, white[:, None], s.ridge)[:, 0]
     return found
 
 

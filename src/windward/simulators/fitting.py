@@ -84,14 +84,15 @@ def fit_simulator(
     try:
         spaces = spaces_of(made)
         if data is None:
-            act, own = predictor(policy, spaces[1]), round(plain * steps)
+            act, last = predictor(policy, spaces[1]), round(plain * steps)
             source = chain(
-                islice(explored(made, act, sigma, rng), steps - own),
-                islice(explored(made, act, 0.0, rng), own),
+                islice(explored(made, act, sigma, rng), steps - last),
+                islice(explored(made, act, 0.0, rng), last),
             )
             walk = track(source, "rollouts", steps, disable=not progress_bar, transient=True)
             both = gathered(list(walk))
-            taken, alone = both.at(np.arange(steps - own)), both.at(np.arange(steps - own, steps))
+            rows = np.arange(steps)
+            taken, alone = both.at(rows[: steps - last]), both.at(rows[steps - last :])
         else:
             taken = steps_from(data, *spaces)
             alone = taken.at(np.arange(0))
@@ -191,7 +192,7 @@ def _learn(
 
 
 def _settled_on(simulator: LearnedSimulator, own: Steps) -> LearnedSimulator:
-    """With a linear map of what is left over on the policy's own steps, where that explains some."""
+    """With a linear map of what is left over on the policy's own steps, where there is one."""
     F = simulator.features(own.x, own.u)
     rest = own.x_next - simulator.advance(own.x, own.u)
     share = explained(F, rest, RIDGE).share

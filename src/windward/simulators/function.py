@@ -51,9 +51,7 @@ class FunctionDynamics:
 
     @property
     def d_x(self) -> int:
-        """As many as the state has; where there is none before reset, a copy of the environment
-        is reset.
-        """
+        """As many as the state has; where there is none yet a copy of the environment is reset."""
         if self._width is not None:
             return self._width
         try:
@@ -173,7 +171,7 @@ class FunctionDynamics:
         return observation.astype(np.float64)
 
     def _filled(self, observation: np.ndarray) -> np.ndarray:
-        """States of observations that are some of their numbers; 0 where no motion depends on it."""
+        """States of observations that are some of their numbers; 0 for those that move nothing."""
         if self._shown is None:
             self._shown = self._looked_at()
         x = np.zeros((len(observation), self.d_x))
@@ -185,7 +183,7 @@ class FunctionDynamics:
         rng = np.random.default_rng(0)
         x = rng.uniform(0.1, 0.9, (TRIED, self.d_x))
         seen = self.observation(x).reshape(TRIED, -1).astype(np.float64)
-        near = np.isclose(seen[:, :, None], x[:, None], rtol=1e-5).all(axis=0)
+        near = np.asarray(np.isclose(seen[:, :, None], x[:, None], rtol=1e-5).all(axis=0))
         if not near.any(axis=1).all():
             raise self._unknown("the state that is observed so: record states")
         shown = near.argmax(axis=1)
@@ -198,8 +196,8 @@ class FunctionDynamics:
         change = self.step(moved, u, {})[0] - self.step(x, u, {})[0]
         if not np.allclose(change, moved - x, rtol=0, atol=1e-9):
             raise self._unknown(
-                f"number {int(hidden[0])} of the state, which observations leave out and the motion "
-                "depends on: record states"
+                f"number {int(hidden[0])} of the state, which observations leave out and on which "
+                "the motion depends: record states"
             )
         return np.asarray(shown)
 
