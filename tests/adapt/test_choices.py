@@ -167,7 +167,7 @@ def test_nothing_changed_is_the_agents_own_object() -> None:
 
 def test_it_balances_in_the_first_episode_where_the_base_falls() -> None:
     base, adapted = [], []
-    for seed in (5000, 5003):
+    for seed in (5000, 5002):
         for totals, env in ((base, made().env), (adapted, made(seed=seed))):
             x, _ = env.reset(seed=seed)
             total, over = 0.0, False

@@ -36,11 +36,15 @@ class RefitSettings:
     least: int = 150
     """steps before it is looked for: fewer blocks tell no standard error"""
     effect: float = 0.01
-    """of the map in a step, in usual changes of a coordinate, below which nothing changed"""
+    """of the map in a step, in usual changes of a coordinate, below which it is left out there"""
+    worth: float = 0.02
+    """the same in the coordinate where it is largest, below which nothing changed"""
     past: int = 8
     """order of the autoregressions that a wind is told by"""
     regular: float = 0.7
     """share of what is left over in a coordinate that its past must tell to be called a wind"""
+    told: float = 0.8
+    """share of it that state and action tell, from which on it is none"""
     times: float = 3.0
     """errors of the simulator on the policy's own steps that a wind must be larger than"""
 
@@ -69,18 +73,19 @@ def refit(
     ok = np.isfinite(e).all(axis=1)
     rows, u, e = rows.take(ok), u[ok], e[ok]
     F = nominal.features(rows.x, u)
-    windy = _windy(e, rows, nominal, s)
-    if windy.any() and rows.size >= s.least:
-        # What state and action tell better than the past does is no wind.
-        windy &= explained(F, e, s.ridge).share < [predictable(w, rows.run, s.past) for w in e.T]
+    windy, told = _windy(e, rows, nominal, s), np.zeros(nominal.d_x, dtype=bool)
+    if windy.any():
+        # Whatever is smooth is told by its past; what state and action tell is no wind.
+        told = explained(F, e, s.ridge).share >= s.told
+        windy &= ~told
     found = np.zeros((F.shape[1], e.shape[1]))
     for _ in range(2 if windy.any() else 1):
         found = _map(F, e, e - F @ found, rows, windy, s)
     motion = np.maximum(nominal.fit.motion, 1e-12)
-    small = np.sqrt(np.square(F @ found / motion).mean(axis=0)) < s.effect
-    found[:, small] = 0.0
+    effect = np.sqrt(np.square(F @ found / motion).mean(axis=0))
+    found[:, (effect < s.effect) | (effect.max() < s.worth)] = 0.0
     rest = e - F @ found
-    windy = _windy(rest, rows, nominal, s)
+    windy = _windy(rest, rows, nominal, s) & ~(told & ~found.any(axis=0))
     if not found.any() and not windy.any():
         return None
     wind = coordinate_wind(rest, np.arange(nominal.d_x), rows, windy, None)
