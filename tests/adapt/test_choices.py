@@ -223,9 +223,9 @@ def test_a_vector_of_two() -> None:
 def test_bad_actions_never_reach_the_world() -> None:
     env = made(seed=1)
     ran(env, 70)
-    x, _ = env.reset(seed=3)
+    env.reset(seed=3)
     for base in (7, -3, 10**9):
-        x, *_, info = env.step(np.int64(base))
+        info = env.step(np.int64(base))[4]
         assert info["windward"]["action"] in (0, 1)
 
 

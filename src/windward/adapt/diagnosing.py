@@ -34,6 +34,8 @@ SETTINGS: Mapping[str, type] = {
 GATHERED = 8000
 """steps that are remembered where the simulator was learned: a map fitted to the last ones alone
 forgets the motion without it"""
+WORST = 0.5
+"""share of the motion that a learned simulator may miss: what it misses in both worlds cancels"""
 STEPS = 1000
 """steps of an episode where the environment does not say how long one may last"""
 
@@ -49,7 +51,7 @@ def why_no_diagnosis(
             "CartPole; for others give simulator={'step': ..., 'state': ...}"
         )
     if isinstance(simulator, LearnedSimulator):
-        if simulator.fit.ill:
+        if not simulator.fit.missed <= WORST:
             return f"the learned simulator misses {percent(simulator.fit.missed)} of the motion"
         if learner == "search":
             return "a learned simulator is not true enough for a search: learner='matching' is"

@@ -159,7 +159,9 @@ class Runtime:
             made = np.where(lost[:, None], middle, made)
             made = np.clip(made, self.parts.range.low, self.parts.range.high)
             action = made.reshape(rows.shape).astype(self._dtype)
-            bounds: np.ndarray = np.stack([self.parts.range.low, self.parts.range.high]).astype(self._dtype)
+            bounds: np.ndarray = np.stack([self.parts.range.low, self.parts.range.high]).astype(
+                self._dtype
+            )
             low, high = bounds.reshape(2, *rows.shape[1:])
             action = np.clip(action, low, high)
             quiet = usable & inside & ~acting

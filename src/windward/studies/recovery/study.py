@@ -191,11 +191,11 @@ def _check(settings: RecoveryStudy) -> None:
         given = getattr(settings, name)
         if not given or set(given) - set(known):
             raise ValueError(f"{name} must be of {', '.join(known)}; got {given}")
+    for name, least in (("episodes", 2), ("seeds", 1), ("first_seed", 0)):
+        checks.integer(name, getattr(settings, name), least)
     late = [name for name in settings.cases if CASES[name].since >= settings.episodes]
     if late:
         raise ValueError(
             f"{late[0]} has its later episodes after {CASES[late[0]].since}: give more episodes; "
             f"got {settings.episodes}"
         )
-    for name, least in (("episodes", 2), ("seeds", 1), ("first_seed", 0)):
-        checks.integer(name, getattr(settings, name), least)
