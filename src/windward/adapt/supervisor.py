@@ -91,6 +91,9 @@ class SupervisorSettings:
     """at most, one after each episode, as long as each finds something better"""
     headroom: float = 0.03
     """share of the nominal return that must be missing for a search"""
+    falling: float = 0.6
+    """share of the best episode's gain below which the last ones let a learned simulator be refitted
+    that is left alone as long as it pays"""
     rest: int = 3
     """episodes of the base policy after a correction was withdrawn"""
 
@@ -319,8 +322,9 @@ class Supervisor:
         due = not belief.changed
         if self.acts is not None and self.memory.steps >= self._due:
             base = float(np.mean(returns.base))
-            gain = float(np.mean(returns.adapted[-s.rest :] or base)) - base
-            due = gain < self.parts.judge.clear * abs(base)
+            own = np.array(returns.adapted or [base]) - base
+            gain, best = float(own[-s.rest :].mean()), float(own.max())
+            due = gain < max(self.parts.judge.clear * abs(base), s.falling * best)
         if due:
             self._refit()
 
