@@ -92,8 +92,8 @@ class SupervisorSettings:
     headroom: float = 0.03
     """share of the nominal return that must be missing for a search"""
     falling: float = 0.6
-    """share of the best episode's gain below which the last ones let a learned simulator be refitted
-    that is left alone as long as it pays"""
+    """share of the best episode's gain below which the last ones let a learned simulator, which is
+    left alone as long as it pays, be refitted"""
     rest: int = 3
     """episodes of the base policy after a correction was withdrawn"""
 
