@@ -178,7 +178,7 @@ def predictable(w: np.ndarray, run: np.ndarray, order: int = 8) -> float:
     now, half = w[index], len(index) // 2
     left = np.abs(now[half:] - past[half:] @ autoregression(now[:half], past[:half]))
     size = np.median(np.abs(now[half:])) + 1e-300
-    return float(np.clip(1 - np.square(np.median(left) / size), 0.0, 1.0))
+    return float(1 - np.square(min(float(np.median(left) / size), 1.0)))
 
 
 def _autoregressed(
