@@ -95,7 +95,7 @@ def test_a_position_that_moves_nothing_is_filled_with_0() -> None:
 
 
 def test_what_the_motion_depends_on_cannot_be_left_out() -> None:
-    with pytest.raises(Unsupported, match="number 1 of the state.*the motion depends"):
+    with pytest.raises(Unsupported, match=r"number 1 of the state.*the motion depends"):
         seen(0).states_seen(np.zeros((1, 1)))
     mixed = ww.simulator(
         Cart(), noisy=False, step=move, state=lambda env: env.x,
