@@ -306,9 +306,16 @@ class Supervisor:
         found = refit(self.memory.log(), self.parts.nominal)
         if found is not None:
             self._believe(found.diagnosis, found.simulator)
-        elif self.belief.changed and not self._still():
+        elif self.belief.changed and not (self._gain(self.belief) > 0 or self._still()):
             self._take(self.nominal)
             self.say("nothing is changed any more; the base policy acts")
+
+    def _gain(self, belief: Belief) -> float:
+        """By how much the last real returns lie above the base policy's; 0 without any."""
+        own, base = belief.returns.adapted, belief.returns.base
+        if not own or not base:
+            return 0.0
+        return float(np.mean(own[-self.parts.supervisor.rest :]) - np.mean(base))
 
     def _ended_learned(self, total: float, share: float) -> None:
         """Refits a learned simulator, as long as what acts does not clearly pay."""
@@ -322,9 +329,9 @@ class Supervisor:
         due = not belief.changed
         if self.acts is not None and self.memory.steps >= self._due:
             base = float(np.mean(returns.base))
-            own = np.array(returns.adapted or [base]) - base
-            gain, best = float(own[-s.rest :].mean()), float(own.max())
-            due = gain < max(self.parts.judge.clear * abs(base), s.falling * best)
+            best = max(returns.adapted, default=base) - base
+            least = max(self.parts.judge.clear * abs(base), s.falling * best)
+            due = self._gain(belief) < least
         if due:
             self._refit()
 
