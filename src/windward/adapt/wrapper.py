@@ -31,7 +31,7 @@ class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArg
       model: the base policy, or its fitted values, where "pd1" and "pd2" find V and Q.
       logits: for discrete actions: a model, or a function on rows of observations.
       simulator: for "pd3": options of `windward.simulator`, one noise-free step if None; or
-        what `windward.fit_simulator` gives.
+        what `windward.fit_simulator` gives, which is refitted to the world by its own steps.
       h: memory. seed: of the noise, and of replays.
       learner: who proposes corrections. "matching" and "search" work in the world as it was
         diagnosed, and need a simulator of the nominal world and the model. The others keep an M:
