@@ -284,15 +284,6 @@ def test_frozen_neither_records_nor_learns_and_M_acts():
     assert env._module.teacher.record.steps == int(before[0]["counts"][0]) + 1
 
 
-def test_auto():
-    for given in ({}, {"model": CART}, {"signal": "auto"}):
-        env = made(**{"learner": "auto", "search": None, **given})
-        assert (env.learner, env.signal, env._module.guard) == ("replay", "pd3", None)
-    for given in ({"eta": 1e-3}, {"sigma": 0.1}, {"M0": np.zeros((5, 2, 4))}, {"preset": "paper"}):
-        env = made(**{"learner": "auto", "search": None, **given})
-        assert (env.learner, env.decisions) == ("mf-gpc", [])
-
-
 REFUSED = [
     ({"logits": None, "model": CART}, "logits="),
     ({"signal": "pd2", "model": CART}, "replay.*pd3"),
@@ -308,14 +299,6 @@ REFUSED = [
 def test_refusals_name_what_is_missing(settings, match):
     with pytest.raises(ValueError, match=match):
         made(**settings)
-
-
-def test_forms_of_several_rows_have_no_replays():
-    several = gym.vector.SyncVectorEnv([world] * 2)
-    with pytest.raises(ValueError, match=r"replay.*one environment"):
-        ww.RobustVectorWrapper(several, "pd3", logits=CART, learner="replay")
-    assert ww.RobustVectorWrapper(several, "pd3", logits=CART).learner == "mf-gpc"
-    assert ww.robustify(CART, world(), "pd3", live=True).learner == "replay"
 
 
 BAD = {
