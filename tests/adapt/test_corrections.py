@@ -25,7 +25,7 @@ HEAVY = 0.6 * B + 0.1 * RNG.normal(size=(4, 3))
 ROOT = RNG.normal(size=(4, 4))
 UNIT = Range(np.array([-1.0, -2.0, 0.0]), np.array([1.0, 2.0, 6.0]))
 WIDE = Range(np.full(3, -100.0), np.full(3, 100.0))
-BLANK = Carry(np.zeros((1, 3)), np.zeros((1, 0, 0)), np.zeros((1, 0)))
+BLANK = Carry(np.zeros((1, 3)), np.zeros((1, 0, 0)), np.zeros((1, 0)), np.zeros((1, 0)))
 
 
 class Linear:
@@ -55,7 +55,7 @@ def rowwise(x: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 def carry(n: int, d_u: int = 3, h: int = 0, d_w: int = 0, axes: int = 0) -> Carry:
-    return Carry(np.zeros((n, d_u)), np.zeros((n, h, d_w)), np.zeros((n, axes)))
+    return Carry(np.zeros((n, d_u)), np.zeros((n, h, d_w)), np.zeros((n, axes)), np.zeros((n, 0)))
 
 
 def matching(space: Range, damping: float = 0.05, iterations: int = 1) -> Matching:

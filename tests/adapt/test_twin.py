@@ -143,3 +143,33 @@ def test_rows_that_cannot_be_computed_are_nan_and_have_ended(simulators: Any) ->
     good = [0, 3]
     alone = twin.advance(np.ones(2, dtype=bool), x[good], u[good])
     np.testing.assert_array_equal(made[good], alone)
+
+
+def test_learned_simulators_stand_side_by_side() -> None:
+    """States are observations; a wind along a direction moves several coordinates at once."""
+    policy = ww.policies.load("Pendulum-v1")
+    small: dict[str, Any] = {"steps": 1000, "updates": 250, "widths": (8,), "members": 2}
+    with pytest.warns(UserWarning, match="ill-fitted"):
+        learned = ww.fit_simulator("Pendulum-v1", policy, **small)
+    before = learned.networks.added
+    added = np.zeros((2 * 3 + 1 + 1, 3)) if before is None else before.copy()
+    added[4, 2] += 0.25  # a constant
+    changed = learned.corrected(added)
+    twin = Twin(learned, changed, wind("coordinates:0,2", "0:0.1 2:1"))
+    assert twin.axes == 1
+    rng = np.random.default_rng(0)
+    angle, speed = rng.uniform(-3, 3, 6), rng.uniform(-1, 1, 6)
+    x = np.stack([np.cos(angle), np.sin(angle), speed], axis=1)
+    u = rng.uniform(-2, 2, (6, 1)).astype(np.float32)
+    flags = np.arange(6) % 2 == 0
+    made = twin.advance(flags, x, u)
+    np.testing.assert_allclose(made[flags, 2], learned.step(x, u)[0][flags, 2] + 0.25, atol=1e-6)
+    np.testing.assert_array_equal(made[~flags], learned.step(x, u)[0][~flags])
+    blown = twin.advance(flags, x, u, np.full((6, 1), 0.5))
+    np.testing.assert_allclose(blown - made, np.tile([0.05, 0.0, 0.5], (6, 1)), atol=1e-12)
+    stepped, reward, ended = twin.step(x, u, None, True)
+    np.testing.assert_array_equal(stepped, changed.step(x, u)[0])
+    np.testing.assert_array_equal(reward, -changed.step(x, u)[1])
+    assert not ended.any()
+    bad = twin.advance(flags, np.full((6, 3), np.nan), u)
+    assert np.isnan(bad).all()

@@ -38,7 +38,7 @@ def learned(circles: bool = False) -> LearnedSimulator:
         },
         ends=None,
     )
-    fit = Fit(100, 0.01 * MOTION, MOTION, 0.1, 1.0, 0, 0, 0)
+    fit = Fit(100, 0.01 * MOTION, MOTION, 0.1, 1.0, 0, 0, 0, 0.01 * MOTION)
     seen = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
     return LearnedSimulator(networks, seen, gym.spaces.Box(-1.0, 1.0, (1,), np.float64), fit)
 

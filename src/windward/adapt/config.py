@@ -230,9 +230,10 @@ def _diagnosed(request: Request, attempt: Attempt) -> Learner:
     if why_not:
         raise ValueError(f"learner {request.name!r} cannot be had: {why_not}")
     assert request.source is not None
+    logits = getattr(request.actuation, "logits", None)
     return diagnosing.make(
-        request.source, request.spaces[1], request.model, request.rows, request.seed,
-        request.name, request.options, attempt,
+        request.source, request.spaces[1], _policy_of(request), request.rows, request.seed,
+        request.name, request.options, attempt, logits,
     )  # fmt: skip
 
 
@@ -240,7 +241,14 @@ def why_no_diagnosis(request: Request) -> str:
     """What is missing for learners in the diagnosed world; nothing if they can be had."""
     if request.source is None:
         return "it needs a signal"
-    return diagnosing.why_not(request.source, request.spaces[1], request.model)
+    return diagnosing.why_not(request.source, request.spaces[1], _policy_of(request), request.name)
+
+
+def _policy_of(request: Request) -> Any:
+    """The base policy: the model, or the likeliest action of logits where that is all there is."""
+    if request.model is None:
+        return getattr(request.actuation, "logits", None)
+    return request.model
 
 
 LEARNERS: dict[str, Maker] = {

@@ -15,9 +15,10 @@ from windward.adapt.twin import Twin
 class Carry(NamedTuple):
     """What a row remembers: the last correction, and the window of deviations, newest first."""
 
-    delta: np.ndarray  # (n, d_u) in half ranges of the action
+    delta: np.ndarray  # (n, outputs) in half ranges of the action, or preferences
     window: np.ndarray  # (n, h, d_w)
     wind: np.ndarray  # (n, axes) as it was predicted for the last step
+    debt: np.ndarray  # (n, d_x) what the last corrections could not make up for; (n, 0) in a box
 
 
 class Range(NamedTuple):
@@ -36,9 +37,106 @@ class Range(NamedTuple):
         """Half of the range."""
         return (self.high - self.low) / 2
 
+    @property
+    def outputs(self) -> int:
+        """How many numbers a correction has."""
+        return len(self.low)
+
+    def holds(self, u: np.ndarray) -> np.ndarray:
+        """Which rows are actions of the space."""
+        return np.asarray(((u >= self.low) & (u <= self.high)).all(axis=1))
+
+    def saturated(self, u: np.ndarray) -> np.ndarray:
+        """Which rows are at a bound."""
+        middle = (self.low + self.high) / 2
+        return np.asarray((np.abs((u - middle) / self.half) >= 1.0).any(axis=1))
+
+    def coded(self, u: np.ndarray) -> np.ndarray:
+        """(n, outputs) actions from -1 to 1."""
+        return (u - (self.low + self.high) / 2) / self.half
+
+    def moved(self, u: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        """Actions that a correction (n, outputs) makes of others."""
+        return np.clip(u + delta * self.half, self.low, self.high)
+
+
+class Choices(NamedTuple):
+    """Numbered actions; a correction is a preference for each of them, against 1 for the base's."""
+
+    start: int
+    number: int
+
+    @staticmethod
+    def of(space: gym.spaces.Discrete) -> "Choices":
+        """Of a discrete space."""
+        return Choices(int(space.start), int(space.n))
+
+    @property
+    def low(self) -> np.ndarray:
+        """(1,) the first."""
+        return np.array([float(self.start)])
+
+    @property
+    def high(self) -> np.ndarray:
+        """(1,) the last."""
+        return np.array([float(self.start + self.number - 1)])
+
+    @property
+    def half(self) -> np.ndarray:
+        """(1,) numbers are compared as they are."""
+        return np.ones(1)
+
+    @property
+    def outputs(self) -> int:
+        """How many numbers a correction has."""
+        return self.number
+
+    def holds(self, u: np.ndarray) -> np.ndarray:
+        """Which rows are actions of the space."""
+        own = u[:, 0] - self.start
+        return np.asarray((own == np.floor(own)) & (own >= 0) & (own < self.number))
+
+    def saturated(self, u: np.ndarray) -> np.ndarray:
+        """None: there is no bound."""
+        return np.zeros(len(u), dtype=bool)
+
+    def coded(self, u: np.ndarray) -> np.ndarray:
+        """(n, outputs) 1 for the action, 0 for the others."""
+        return np.eye(self.number)[self._index(u)]
+
+    def _index(self, u: np.ndarray) -> np.ndarray:
+        """(n,) from 0; of what is no action the nearest one's."""
+        return np.asarray(np.clip(u[:, 0] - self.start, 0, self.number - 1).astype(int))
+
+    def moved(self, u: np.ndarray, delta: np.ndarray) -> np.ndarray:
+        """The preferred actions; the base action where two are even."""
+        base = self._index(u)
+        wanted = self.coded(u) + delta
+        best = wanted.argmax(axis=1)
+        rows = np.arange(len(u))
+        best = np.where(wanted[rows, best] > wanted[rows, base], best, base)
+        return (best + self.start).astype(np.float64)[:, None]
+
+
+Space = Range | Choices
+"""an action space as corrections see it"""
+
+
+def space_of(space: gym.Space) -> Space:
+    """Of a Box or a Discrete space."""
+    if isinstance(space, gym.spaces.Discrete):
+        return Choices.of(space)
+    assert isinstance(space, gym.spaces.Box)
+    return Range.of(space)
+
 
 class Correction(Protocol):
     """See the module."""
+
+    @property
+    def range(self) -> Space:
+        """The action space."""
+        ...
 
     def act(
         self,
@@ -138,22 +236,73 @@ def bounded_step(
     return np.clip(step, low, high)
 
 
+class Choice(NamedTuple):
+    """Matching for numbered actions: each is tried.
+
+    u = argmin |L (f_θ(x, u, w) - f(x, base) + e)|² + λ [u ≠ base]
+
+    e is what the last steps have left of that difference, with a share `kept` at each step: no
+    single action makes up for half a push, but a sequence of them does.
+    """
+
+    range: Choices
+    root: np.ndarray  # L, (d_x, d_x)
+    damping: float  # λ
+    kept: float
+
+    def act(
+        self,
+        twin: Twin,
+        x: np.ndarray,
+        observation: np.ndarray,
+        base: np.ndarray,
+        wind: np.ndarray | None,
+        carry: Carry,
+    ) -> tuple[np.ndarray, Carry]:
+        """See Correction."""
+        n, k = len(base), self.range.number
+        own = self.range.coded(base).argmax(axis=1)
+        numbers = np.arange(self.range.start, self.range.start + k)
+        rows = np.concatenate([x, np.repeat(x, k, axis=0)])
+        trials = np.concatenate([self.range.low + own, np.tile(numbers, n)]).astype(np.int64)
+        flags = np.arange(len(rows)) >= n
+        blown = None
+        if wind is not None:
+            blown = np.concatenate([np.zeros_like(wind), np.repeat(wind, k, axis=0)])
+        made = twin.advance(flags, rows, trials, blown)
+        each = made[n:].reshape(n, k, -1)
+        gaps = [twin.gap(each[:, i], made[:n]) for i in range(k)]
+        debt = self.kept * carry.debt
+        owed = np.stack([((gap + debt)[:, None] @ self.root.T)[:, 0] for gap in gaps], axis=1)
+        cost = np.square(owed).sum(axis=2) + self.damping * (np.arange(k) != own[:, None])
+        cost = np.where(np.isfinite(cost), cost, np.inf)
+        lines = np.arange(n)
+        best = cost.argmin(axis=1)
+        best = np.where(cost[lines, best] < cost[lines, own], best, own)
+        owed_now = np.stack(gaps, axis=1)[lines, best] + debt
+        delta = np.eye(k)[best] - np.eye(k)[own]
+        u = (best + self.range.start).astype(np.float64)[:, None]
+        return u, carry._replace(delta=delta, debt=np.where(np.isfinite(owed_now), owed_now, 0.0))
+
+
 class Residual(NamedTuple):
     """A linear map of features on top of another correction, cut to a share of the action's range.
+
+    For numbered actions it is a preference for each of them.
 
     Features are the observation and the base action at unit spread, 1, the predicted wind and its
     change, and principal parts of the window of deviations from the nominal world, which is the
     paper's disturbance-action part.
     """
 
-    range: Range
-    weights: np.ndarray  # (features, d_u), or with a row for each row that acts
+    range: Space
+    weights: np.ndarray  # (features, outputs), or with a row for each row that acts
     mean: np.ndarray  # of the observation
     spread: np.ndarray
     wind: np.ndarray  # (axes,) its size; (0,) where there is none
     parts: np.ndarray  # (p, h * d_w) of the window; (0, ...) for none
     reach: float  # largest size, in half ranges
-    under: Matching | None
+    under: "Matching | Choice | None"
 
     def act(
         self,
@@ -170,7 +319,7 @@ class Residual(NamedTuple):
             u, carry = self.under.act(twin, x, observation, base, wind, carry)
         z = features(self, observation, base, wind, carry)
         added = np.clip((z[:, None] @ self.weights)[:, 0], -self.reach, self.reach)
-        return np.clip(u + added * self.range.half, self.range.low, self.range.high), carry
+        return self.range.moved(u, added), carry
 
 
 def features(
@@ -183,8 +332,7 @@ def features(
     """(n, features) of rows."""
     n = len(base)
     seen = np.clip((observation.reshape(n, -1) - like.mean) / like.spread, -3, 3)
-    middle = (like.range.low + like.range.high) / 2
-    columns = [seen, (base - middle) / like.range.half, np.ones((n, 1))]
+    columns = [seen, like.range.coded(base), np.ones((n, 1))]
     if len(like.wind):
         now = np.zeros((n, len(like.wind))) if wind is None else wind / like.wind
         columns += [now, now - carry.wind / like.wind]

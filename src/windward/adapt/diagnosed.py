@@ -7,7 +7,7 @@ import numpy as np
 
 from windward.adapt import resume, winds
 from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
-from windward.adapt.corrections import Carry
+from windward.adapt.corrections import Carry, Choices
 from windward.adapt.episodes import blank_carry
 from windward.adapt.memory import Memory
 from windward.adapt.supervisor import Belief, Parts, Supervisor
@@ -34,7 +34,7 @@ class Diagnosed:
         self.name, self.parts, self.rows, self.seed = name, parts, rows, seed
         self._states, self._attempt = states, attempt
         self._none = np.zeros(rows, dtype=bool)
-        self.d_w, self._d_u = parts.nominal.d_x, len(parts.range.low)
+        self.d_w, self._d_u = parts.nominal.d_x, parts.range.outputs
         self.frozen = False
         self.x: np.ndarray | None = None
         self._state: np.ndarray | None = None
@@ -70,7 +70,7 @@ class Diagnosed:
         self._of = belief
         axes = belief.twin.axes
         window = None if belief.situation is None else belief.situation.window
-        self._carry = blank_carry(self.rows, self._d_u, axes, window)
+        self._carry = blank_carry(self.rows, self.parts.range, belief.twin, window)
         self._winds = winds.blank(self.rows, axes, self.parts.winds)
         self._guess = self._predicted() if axes else None
         if belief.situation is not None:
@@ -141,11 +141,13 @@ class Diagnosed:
         rows = ready & np.isfinite(self._state).all(axis=1)
         if correction is None or not rows.any():
             return None
+        space = self.parts.range
+        flat = base[:, None] + space.low if isinstance(space, Choices) else base
         own = Carry(*(each[rows] for each in self._carry))
         guess = None if self._guess is None else self._guess[rows]
         twin, state = self._of.twin, self._state[rows]
         went_well, found = self._attempt(
-            lambda: correction.act(twin, state, x[rows], base[rows], guess, own), rows
+            lambda: correction.act(twin, state, x[rows], flat[rows], guess, own), rows
         )
         if not went_well:
             return None
@@ -155,10 +157,16 @@ class Diagnosed:
             mine[rows] = np.where(np.isfinite(each), each, 0.0)
         change = np.zeros((self.rows, self._d_u))
         with np.errstate(invalid="ignore"):
-            change[rows] = np.where(good[:, None], (u - base[rows]) / self.parts.range.half, 0.0)
+            moved = space.coded(np.where(good[:, None], u, flat[rows])) - space.coded(flat[rows])
+            change[rows] = moved
         self._acting = rows.copy()
         self._acting[rows] = good
-        return Planned(change, np.zeros_like(change), change.ravel().tolist(), self._acting)
+        chosen = None
+        if isinstance(space, Choices):
+            chosen = base.copy()
+            chosen[rows] = np.where(good, u[:, 0] - space.start, base[rows])
+        none = np.zeros_like(change)
+        return Planned(change, none, change.ravel().tolist(), self._acting, chosen)
 
     def acted(self, action: np.ndarray, ready: np.ndarray) -> bool:
         """See Learner."""

@@ -8,8 +8,9 @@ import numpy as np
 
 from windward import checks
 from windward.adapt.contract import Attempt
-from windward.adapt.corrections import Range
+from windward.adapt.corrections import space_of
 from windward.adapt.diagnosed import Diagnosed, state_from_observations, state_reader
+from windward.adapt.episodes import Policy
 from windward.adapt.judges import JudgeSettings
 from windward.adapt.learners.base import Learner, SimulationSettings
 from windward.adapt.learners.matching import MatchingLearner, MatchingSettings
@@ -20,6 +21,7 @@ from windward.adapt.supervisor import Parts, SupervisorSettings
 from windward.adapt.winds import WindSettings
 from windward.diagnosis.identify import Settings as DiagnosisSettings
 from windward.policies.predictor import predictor
+from windward.simulators.learned import LearnedSimulator, percent
 from windward.simulators.simulator import Simulator
 
 PROPOSERS: Mapping[str, Any] = {"matching": MatchingLearner, "search": SearchLearner}
@@ -30,11 +32,16 @@ SETTINGS: Mapping[str, type] = {
     "winds": WindSettings, "diagnosis": DiagnosisSettings,
 }  # fmt: skip
 """options that hold settings, and their types"""
+GATHERED = 8000
+"""steps that are remembered where the simulator was learned: a map fitted to the last ones alone
+forgets the motion without it"""
+WORST = 0.5
+"""share of the motion that a learned simulator may miss: what it misses in both worlds cancels"""
 STEPS = 1000
 """steps of an episode where the environment does not say how long one may last"""
 
 
-def why_not(source: Source, action_space: gym.Space, model: Any) -> str:
+def why_not(source: Source, action_space: gym.Space, model: Any, name: str) -> str:
     """What is missing for a diagnosis; nothing if it can be had."""
     simulator = nominal_of(source)
     if simulator is None:
@@ -42,8 +49,11 @@ def why_not(source: Source, action_space: gym.Space, model: Any) -> str:
             "it needs a simulator of the nominal world: windward knows MuJoCo, Pendulum and "
             "CartPole; for others give simulator={'step': ..., 'state': ...}"
         )
-    if not isinstance(action_space, gym.spaces.Box):
-        return "it is for continuous actions"
+    if isinstance(simulator, LearnedSimulator):
+        if not simulator.fit.missed <= WORST:
+            return f"the learned simulator misses {percent(simulator.fit.missed)} of the motion"
+        if name == "search":
+            return "a learned simulator is not true enough for a search: learner='matching' is"
     if model is None:
         return "it compares corrections in simulated episodes of the base policy: pass model="
     if not (callable(model) or callable(getattr(model, "predict", None))):
@@ -57,24 +67,25 @@ def why_not(source: Source, action_space: gym.Space, model: Any) -> str:
     return ""
 
 
-def nominal_of(source: Source) -> Simulator | None:
+def nominal_of(source: Source) -> Simulator | LearnedSimulator | None:
     """The simulator that a source compares the world with."""
     if isinstance(source, PD3) and source.coordinates == "state":
         return source.simulators[0]
-    if isinstance(source, ObservedPD3) and isinstance(source.simulator, Simulator):
+    if isinstance(source, ObservedPD3):
         return source.simulator
     return None
 
 
 def make(
     source: Source,
-    action_space: Any,
+    action_space: gym.Space,
     model: Any,
     rows: int,
     seed: int,
     name: str,
     options: Mapping[str, Any],
     attempt: Attempt,
+    logits: Any = None,
 ) -> Diagnosed:
     """The learner; `name` is that of a proposer, or "auto" for all of them.
 
@@ -83,23 +94,37 @@ def make(
     nominal = nominal_of(source)
     assert nominal is not None
     settings = _settings(options, name)
-    names = (name,) if name in PROPOSERS else tuple(PROPOSERS)
+    learned = isinstance(nominal, LearnedSimulator)
+    names = (name,) if name in PROPOSERS else ("matching",) if learned else tuple(PROPOSERS)
     proposers: Sequence[Learner] = [PROPOSERS[each](settings.get(each)) for each in names]
+    if learned:
+        settings.setdefault("supervisor", SupervisorSettings(kept=GATHERED))
     for each in PROPOSERS:
         settings.pop(each, None)
-    policy = predictor(model, action_space)
+    policy = _policy(model, action_space, logits)
     states = (
         state_reader(source.simulators)
         if isinstance(source, PD3)
         else state_from_observations(nominal)
     )
-    spec = nominal.env.spec
+    env = None if isinstance(nominal, LearnedSimulator) else nominal.env
+    spec = None if env is None else env.spec
     limit = None if spec is None else spec.max_episode_steps
+    dtype: Any = action_space.dtype
     parts = Parts(
-        nominal.env, nominal, policy, Range.of(action_space), action_space.dtype.type,
+        env, nominal, policy, space_of(action_space), dtype.type,
         int(limit or STEPS), proposers, **settings,
     )  # fmt: skip
     return Diagnosed(name, parts, rows, states, seed, attempt)
+
+
+def _policy(model: Any, action_space: gym.Space, logits: Any) -> Policy:
+    """Base actions of rows of observations; of logits alone the likeliest."""
+    alone = model is logits is not None and not callable(getattr(model, "predict", None))
+    if isinstance(action_space, gym.spaces.Discrete) and alone:
+        start, kind = int(action_space.start), action_space.dtype
+        return lambda x: (np.asarray(logits(x)).argmax(axis=1) + start).astype(kind)
+    return predictor(model, action_space)
 
 
 def _settings(options: Mapping[str, Any], learner: str) -> dict[str, Any]:

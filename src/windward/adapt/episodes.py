@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from windward.adapt import winds
-from windward.adapt.corrections import Carry, Correction
+from windward.adapt.corrections import Carry, Choices, Correction, Space
 from windward.adapt.twin import Twin
 from windward.adapt.winds import WindSettings
 
@@ -33,10 +33,14 @@ class Window(NamedTuple):
     coordinates: np.ndarray  # (d_w,) which they are
 
 
-def blank_carry(n: int, d_u: int, axes: int, window: Window | None) -> Carry:
+def blank_carry(n: int, space: Space, twin: Twin, window: Window | None) -> Carry:
     """What rows remember at the beginning of an episode."""
+    owed = twin.d_x if isinstance(space, Choices) else 0
     h, d_w = (0, 0) if window is None else (window.h, len(window.coordinates))
-    return Carry(np.zeros((n, d_u)), np.zeros((n, h, d_w)), np.zeros((n, axes)))
+    return Carry(
+        np.zeros((n, space.outputs)), np.zeros((n, h, d_w)), np.zeros((n, twin.axes)),
+        np.zeros((n, owed)),
+    )  # fmt: skip
 
 
 def play(
@@ -54,17 +58,15 @@ def play(
     n, axes = len(starts.x), 0 if starts.wind is None else starts.wind.shape[2]
     x, index = starts.x, np.arange(n)
     total, alive = np.zeros(n), np.zeros(n, dtype=int)
-    carry: Carry | None = None
+    carry = None if correction is None else blank_carry(n, correction.range, twin, window)
     memory = winds.blank(n, axes, settings)
     weights = getattr(correction, "weights", np.zeros((0, 0)))
     for t in range(horizon):
         observation = twin.observe(x)
         base = policy(observation)
         rows = np.asarray(base, dtype=np.float64).reshape(len(x), -1)
-        if carry is None:
-            carry = blank_carry(n, rows.shape[1], axes, window)
         blown = None if starts.wind is None else starts.wind[index, t]
-        if correction is None:
+        if correction is None or carry is None:
             u = base
         else:
             guess = None
@@ -78,7 +80,7 @@ def play(
             if guess is not None:
                 carry = carry._replace(wind=guess)
         x_next, reward, ended = twin.step(x, u, blown, changed)
-        if window is not None and correction is not None:
+        if window is not None and carry is not None:
             carry = deviated(twin, window, x, u, x_next, carry)
         if blown is not None:
             memory = memory.after(blown)
@@ -87,7 +89,8 @@ def play(
         going = ~ended
         if not going.all():
             x_next, index = x_next[going], index[going]
-            carry = Carry(*(each[going] for each in carry))
+            if carry is not None:
+                carry = Carry(*(each[going] for each in carry))
             memory = winds.Memory(memory.amount[going])
         x = x_next
         if not len(index):

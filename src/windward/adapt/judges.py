@@ -4,7 +4,7 @@
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -130,9 +130,9 @@ def _played(
 class Returns:
     """Returns of whole real episodes in one world, with a correction and without."""
 
-    def __init__(self) -> None:
+    def __init__(self, base: Sequence[float] = ()) -> None:
         self.adapted: list[float] = []
-        self.base: list[float] = []
+        self.base: list[float] = list(base)
 
     def harmful(self, expected: float, settings: JudgeSettings) -> bool:
         """Whether episodes with the correction are credibly worse than the base policy's.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from windward.adapt.contract import Arrays
-from windward.adapt.corrections import Carry, Correction, Matching, Range, Residual
+from windward.adapt.corrections import Carry, Choice, Correction, Matching, Residual
 from windward.adapt.episodes import Window
 from windward.adapt.judges import Returns, Verdict
 from windward.adapt.learners.base import Situation
@@ -18,6 +18,7 @@ from windward.adapt.supervisor import Belief, Phase
 from windward.adapt.twin import Twin
 from windward.adapt.winds import Memory
 from windward.diagnosis.diagnosis import Diagnosis
+from windward.simulators.learned import LearnedSimulator
 
 ROWS = ("_known", "_totals", "_acted", "_lengths")
 """arrays with a number for each row"""
@@ -42,6 +43,7 @@ def snapshot(learner: Any) -> tuple[Arrays, dict[str, Any]]:
             arrays[f"supervisor/{name}"] = value
     arrays["supervisor/deviations"] = np.array(supervisor._deviations)
     arrays["supervisor/usual"] = np.array(supervisor._usual)
+    arrays["supervisor/base"] = np.array(supervisor._base)
     tracks = []
     for i, track in enumerate(memory._tracks):
         for name in ("x", "observations", "u"):
@@ -75,6 +77,9 @@ def _belief(belief: Belief) -> tuple[Arrays, dict[str, Any]]:
     arrays = {f"diagnosis/{name}": each for name, each in found.arrays().items()}
     arrays |= {name: getattr(at, name) for name in SITUATION}
     arrays |= {"window/size": at.window.size, "window/coordinates": at.window.coordinates}
+    changed = belief.twin.changed
+    if isinstance(changed, LearnedSimulator) and changed.networks.added is not None:
+        arrays["added"] = changed.networks.added
     own, kind = _correction(belief.correction)
     arrays |= {f"correction/{name}": each for name, each in own.items()}
     return arrays, {
@@ -82,6 +87,7 @@ def _belief(belief: Belief) -> tuple[Arrays, dict[str, Any]]:
         "correction": kind,
         "verdict": None if belief.verdict is None else belief.verdict._asdict(),
         "noise": belief.noise,
+        "unknown": at.noise,
         "searched": belief.searched,
         "done": belief.done,
         "withdrawn": belief.withdrawn,
@@ -98,6 +104,9 @@ def _correction(found: Correction | None) -> tuple[Arrays, dict[str, Any] | None
         arrays["root"] = found.root
         numbers = {name: getattr(found, name) for name in ("damping", "step", "iterations")}
         return arrays, {"kind": "matching", **numbers}
+    if isinstance(found, Choice):
+        arrays["root"] = found.root
+        return arrays, {"kind": "choice", "damping": found.damping, "kept": found.kept}
     assert isinstance(found, Residual)
     for name in ("weights", "mean", "spread", "wind", "parts"):
         arrays[name] = getattr(found, name)
@@ -106,7 +115,7 @@ def _correction(found: Correction | None) -> tuple[Arrays, dict[str, Any] | None
     return arrays, {"kind": "residual", "reach": found.reach, "under": kind}
 
 
-def _made(arrays: Mapping[str, np.ndarray], kind: Any, space: Range) -> Any:
+def _made(arrays: Mapping[str, np.ndarray], kind: Any, space: Any) -> Any:
     """A correction again."""
     if kind is None:
         return None
@@ -115,6 +124,8 @@ def _made(arrays: Mapping[str, np.ndarray], kind: Any, space: Range) -> Any:
             space, arrays["root"], float(kind["damping"]), float(kind["step"]),
             int(kind["iterations"]),
         )  # fmt: skip
+    if kind["kind"] == "choice":
+        return Choice(space, arrays["root"], float(kind["damping"]), float(kind["kept"]))
     if kind["kind"] != "residual":
         raise ValueError(f"there is no correction {kind['kind']!r}")
     under = _made(_under(arrays, "under"), kind["under"], space)
@@ -182,6 +193,7 @@ def _take(
     supervisor._running = arrays.get("supervisor/running")
     supervisor._deviations = arrays["supervisor/deviations"].tolist()
     supervisor._usual = arrays["supervisor/usual"].tolist()
+    supervisor._base = arrays["supervisor/base"].tolist()
     memory._tracks = [track for track, _ in tracks]
     for track, row in tracks:
         if row is not None:
@@ -199,7 +211,12 @@ def _believed(learner: Any, arrays: Arrays, header: dict[str, Any]) -> Belief:
     parts = learner.parts
     found = Diagnosis.made(_under(arrays, "diagnosis"), header["diagnosis"])
     wind = found.wind if found.wind is not None and found.wind.axes else None
-    twin = Twin(parts.nominal, found.simulator(parts.nominal), wind, parts.threads)
+    changed: Any = parts.nominal
+    if "added" in arrays:
+        changed = changed.corrected(arrays["added"])
+    elif not isinstance(changed, LearnedSimulator):
+        changed = found.simulator(changed)
+    twin = Twin(parts.nominal, changed, wind, parts.threads)
     window = Window(
         parts.simulation.h, arrays["window/size"], arrays["window/coordinates"].astype(int)
     )
@@ -207,6 +224,7 @@ def _believed(learner: Any, arrays: Arrays, header: dict[str, Any]) -> Belief:
     at = Situation(
         found, twin, parts.policy, parts.range, parts.dtype, root, scale, starts, recent,
         observations, window, parts.horizon, parts.simulation, parts.winds,
+        float(header["unknown"]),
     )  # fmt: skip
     verdict = header["verdict"]
     returns = Returns()

@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
+from statistics import median
 from typing import Any
 
 import numpy as np
 
-from windward.adapt.corrections import Correction, Range, Residual
+from windward.adapt.corrections import Correction, Residual, Space
 from windward.adapt.episodes import Policy, Window
 from windward.adapt.judges import (
     JudgeSettings,
@@ -33,10 +34,15 @@ from windward.adapt.memory import Memory
 from windward.adapt.metric import MetricSettings, closed_loop_metric, usual_change
 from windward.adapt.twin import Twin
 from windward.adapt.winds import WindSettings
+from windward.diagnosis.coordinate_wind import placed
 from windward.diagnosis.diagnosis import MUCH, Diagnosis
 from windward.diagnosis.entry import diagnose_log
 from windward.diagnosis.identify import Settings as DiagnosisSettings
+from windward.diagnosis.refit import refit
 from windward.envs.changed import BIAS, DELAY
+from windward.simulators.learned import LearnedSimulator
+from windward.simulators.mujoco import MujocoDynamics
+from windward.simulators.ridge import huber_loss, usual_size
 
 _LOG = logging.getLogger("windward")
 _BACKGROUND = ThreadPoolExecutor(1, thread_name_prefix="windward-search")
@@ -86,6 +92,9 @@ class SupervisorSettings:
     """at most, one after each episode, as long as each finds something better"""
     headroom: float = 0.03
     """share of the nominal return that must be missing for a search"""
+    falling: float = 0.6
+    """share of the best episode's gain below which the last ones let a learned simulator, which is
+    left alone as long as it pays, be refitted"""
     rest: int = 3
     """episodes of the base policy after a correction was withdrawn"""
 
@@ -123,7 +132,7 @@ class Parts:
     env: Any
     nominal: Any
     policy: Policy
-    range: Range
+    range: Space
     dtype: type
     horizon: int
     learners: Sequence[Learner]
@@ -159,7 +168,16 @@ class Supervisor:
         self._running: np.ndarray | None = None
         self._asked = 0
         self._job: tuple[Belief, Future[Answer | None]] | None = None
+        self._base: list[float] = []
         self.news = False
+
+    @property
+    def _learned(self) -> bool:
+        """Whether the nominal simulator was learned: it is refitted, and real returns alone judge.
+
+        Its own error grows where episodes end, so that a single step tells of no change.
+        """
+        return isinstance(self.parts.nominal, LearnedSimulator)
 
     @property
     def acts(self) -> Correction | None:
@@ -188,6 +206,8 @@ class Supervisor:
         """A step was recorded; `deviation` is its mean square from the believed world."""
         self.steps += 1
         self._poll()
+        if self._learned:
+            return
         s = self.parts.supervisor
         self._deviations = [*self._deviations[1 - s.looked :], deviation]
         if self._changed_again():
@@ -203,13 +223,19 @@ class Supervisor:
             return False
         if self.memory.steps < min(self._due, s.first) and not self._usual:
             return False  # nothing is believed yet
-        now = float(np.median(self._deviations[-s.looked :]))
-        usual = float(np.quantile(self._usual, s.quantile)) if self._usual else 0.0
-        if now <= max(s.alarm, s.louder * max(usual, self.belief.noise)):
+        now = median(self._deviations[-s.looked :])
+        # A quantile costs more than the rest of this: it is asked for where it may decide.
+        if now <= max(s.alarm, s.louder * self.belief.noise) or now <= s.louder * self._usually:
             if len(self._usual) < s.remembered and self.memory.steps > s.looked:
                 self._usual.append(self._deviations[-1])
             return False
         return bool(self._usual)
+
+    @property
+    def _usually(self) -> float:
+        """A quantile of the deviations since the last decision."""
+        s = self.parts.supervisor
+        return float(np.quantile(self._usual, s.quantile)) if self._usual else 0.0
 
     def _notice(self) -> None:
         """The world is not the believed one any more: a known one, or one to be diagnosed."""
@@ -262,6 +288,8 @@ class Supervisor:
             self.memory.log(), parts.env, simulator=parts.nominal, settings=parts.diagnosis,
             threads=parts.threads,
         )  # fmt: skip
+        if not isinstance(parts.nominal.dynamics, MujocoDynamics):
+            found = placed(found, self.memory.log(), parts.nominal)
         self._deviations, self._usual = [], []
         if not found.changes and (found.wind is None or not found.wind.axes):
             if found.unexplained > MUCH:
@@ -277,6 +305,53 @@ class Supervisor:
                     self.say(f"{_said(found)}, as before; {self._acting()}")
                 return
         self._believe(found)
+
+    def _refit(self) -> None:
+        """Corrects a learned simulator by what was recorded, and acts on it if that is much."""
+        self._due = int(self.memory.steps * self.parts.supervisor.again)
+        self._scale = usual_change(np.concatenate(self.memory.states()), self.parts.metric.floor)
+        found = refit(self.memory.log(), self.parts.nominal)
+        if found is not None:
+            self._believe(found.diagnosis, found.simulator)
+        elif self.belief.changed and not (self._gain(self.belief) > 0 or self._still()):
+            self._take(self.nominal)
+            self.say("nothing is changed any more; the base policy acts")
+
+    def _gain(self, belief: Belief) -> float:
+        """By how much the last real returns lie above the base policy's; 0 without any."""
+        own, base = belief.returns.adapted, belief.returns.base
+        if not own or not base:
+            return 0.0
+        return float(np.mean(own[-self.parts.supervisor.rest :]) - np.mean(base))
+
+    def _ended_learned(self, total: float, share: float) -> None:
+        """Refits a learned simulator, as long as what acts does not clearly pay."""
+        belief, s, returns = self.belief, self.parts.supervisor, self.belief.returns
+        if belief.changed:
+            self._returned(belief, total, share)
+        elif share < 0.05:
+            self._base.append(total)
+        if belief.withdrawn or not self._base or self.memory.steps < s.least:
+            return
+        due = not belief.changed
+        if self.acts is not None and self.memory.steps >= self._due:
+            base = float(np.mean(returns.base))
+            best = max(returns.adapted, default=base) - base
+            least = max(self.parts.judge.clear * abs(base), s.falling * best)
+            due = self._gain(belief) < least
+        if due:
+            self._refit()
+
+    def _still(self) -> bool:
+        """Whether the believed world explains the last steps better than the nominal one."""
+        x, u, x_next = self._steps(self.parts.supervisor.kept)
+        flags = np.zeros(len(x), dtype=bool)
+        size = usual_size(x_next - x)
+        nominal, own = (
+            huber_loss(self.belief.twin.gap(x_next, self.belief.twin.advance(each, x, u)) / size)
+            for each in (flags, ~flags)
+        )
+        return bool(own.mean() < nominal.mean())
 
     def _same(self, a: Diagnosis, b: Diagnosis | None) -> bool:
         if b is None or set(a.changes) != set(b.changes):
@@ -300,7 +375,7 @@ class Supervisor:
         )
         return close and a.wind.place == b.wind.place and sizes and periods
 
-    def _believe(self, found: Diagnosis) -> None:
+    def _believe(self, found: Diagnosis, simulator: Any = None) -> None:
         """A world that was not known: corrections are proposed and judged in it."""
         parts = self.parts
         kinds = {name.partition(":")[0] for name in found.changes}
@@ -309,7 +384,7 @@ class Supervisor:
             self._take(self.nominal)
             return
         wind = found.wind if found.wind is not None and found.wind.axes else None
-        twin = Twin(parts.nominal, found.simulator(), wind, parts.threads)
+        twin = Twin(parts.nominal, simulator or found.simulator(), wind, parts.threads)
         belief = Belief(found, twin, noise=_noise(found, self.parts.supervisor.quantile))
         belief.situation = self._situation(found, twin)
         self.beliefs.append(belief)
@@ -320,7 +395,11 @@ class Supervisor:
             belief.correction, belief.verdict = before.correction, before.verdict
         quick = [each for each in parts.learners if each.quick]
         self.phase = Phase.OBSERVE
-        self._propose(belief, quick, recent=True)
+        if self._learned:
+            belief.returns = before.returns if before.changed else Returns(self._base)
+            self._try(belief, quick[0])
+        else:
+            self._propose(belief, quick, recent=True)
         if before.changed and before is not belief:
             self.beliefs.remove(before)  # a better diagnosis of the same world
 
@@ -333,10 +412,17 @@ class Supervisor:
         parts = self.parts
         assert self._scale is not None
         starts, recent = self.memory.starts(), self.memory.recent(20)
-        visited = self._visited(starts, recent, twin)
+        visited = (
+            np.concatenate(self.memory.states())[-2 * parts.metric.visited :]
+            if self._learned
+            else self._visited(starts, recent, twin)
+        )
         scale = np.maximum(self._scale, usual_change(visited, parts.metric.floor))
         self._scale = scale
         root = closed_loop_metric(twin, parts.policy, visited, scale, parts.metric)
+        noise = 0.0
+        if isinstance(parts.nominal, LearnedSimulator):
+            noise = float(np.square(root * parts.nominal.fit.own).sum() / len(root))
         velocities = parts.nominal.dynamics.parts.get("qvel", np.arange(twin.d_x))
         index = np.asarray(velocities)
         x, u, x_next = self._steps()
@@ -347,16 +433,16 @@ class Supervisor:
         window = Window(parts.simulation.h, size, index)
         return Situation(
             found, twin, parts.policy, parts.range, parts.dtype, root, self._scale, starts, recent,
-            self.memory.observations(), window, parts.horizon, parts.simulation, parts.winds,
+            self.memory.observations(), window, parts.horizon, parts.simulation, parts.winds, noise,
         )  # fmt: skip
 
-    def _steps(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _steps(self, most: int = 500) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         log = self.memory.log()
         parts = [
             (np.asarray(each.states)[:-1], each.actions, np.asarray(each.states)[1:])
             for each in log.episodes
         ]
-        x, u, x_next = (np.concatenate(each)[:500] for each in zip(*parts, strict=True))
+        x, u, x_next = (np.concatenate(each)[:most] for each in zip(*parts, strict=True))
         return x, u, x_next
 
     def _visited(self, starts: np.ndarray, recent: np.ndarray, twin: Twin) -> np.ndarray:
@@ -379,6 +465,19 @@ class Supervisor:
         )  # fmt: skip
         self._adopt(belief, answer)
 
+    def _try(self, belief: Belief, learner: Learner) -> None:
+        """Acts at once: a learned simulator is no judge of whole episodes, real ones are."""
+        at = belief.situation
+        assert at is not None
+        belief.correction = learner.propose(at, belief.correction, self._rng(), _LOG.info)
+        base = float(np.mean(belief.returns.base))
+        belief.verdict = Verdict(learner.name, base, base, base, 0.0, 0.0, 0, at.horizon)
+        self.phase = Phase.TRIAL
+        self.say(
+            f"{_said(belief.diagnosis)}; {learner.name} is tried, real returns judge it; the base "
+            f"policy's is {base:.0f}"
+        )
+
     def _adopt(self, belief: Belief, answer: "Answer | None") -> None:
         """Takes over what won in the diagnosed world."""
         if answer is None:
@@ -400,11 +499,17 @@ class Supervisor:
     def ended(self, total: float, share: float) -> None:
         """An episode ended: its return, and the share of its steps in which a correction acted."""
         s = self.parts.supervisor
+        if self._learned:
+            self._ended_learned(total, share)
+            return
         if not self.belief.changed and s.least <= self.memory.steps < s.first:
             self._diagnose()  # who falls so early cannot wait
-        belief = self.belief
-        if not belief.changed:
-            return
+        if self.belief.changed:
+            self._returned(self.belief, total, share)
+
+    def _returned(self, belief: Belief, total: float, share: float) -> None:
+        """Real returns judge what acts."""
+        s = self.parts.supervisor
         if share > 0.8:
             belief.returns.adapted.append(total)
         elif share < 0.05:

@@ -9,12 +9,17 @@ import mujoco
 import numpy as np
 from mujoco import rollout
 
+from windward.diagnosis.coordinate_wind import PLACE, direction
+from windward.diagnosis.rows import Nominal
 from windward.diagnosis.wind import Wind
+from windward.simulators.learned import LearnedSimulator
 from windward.simulators.mujoco import FULL, MujocoDynamics
 from windward.simulators.simulator import Simulator
 
 CONTROL = int(mujoco.mjtState.mjSTATE_CTRL)
 FORCE = int(mujoco.mjtState.mjSTATE_XFRC_APPLIED)
+FEW = 6
+"""rows that one thread simulates sooner than several"""
 
 
 class Twin:
@@ -26,18 +31,19 @@ class Twin:
 
     def __init__(
         self,
-        nominal: Simulator,
-        changed: Simulator,
+        nominal: Nominal,
+        changed: Nominal,
         wind: Wind | None = None,
         threads: int | None = None,
     ) -> None:
         self.nominal, self.changed, self.wind = nominal, changed, wind
         self.d_x = nominal.d_x
         self._place = _Place(nominal, wind)
-        both = nominal.dynamics, changed.dynamics
+        both: list[Any] = [nominal.dynamics, changed.dynamics]
         self._rollout = None
         if all(isinstance(each, MujocoDynamics) and each._plain for each in both):
-            self._rollout = _Rollout([each.model for each in both], nominal, threads)  # type: ignore[attr-defined]
+            assert isinstance(nominal, Simulator)
+            self._rollout = _Rollout([each.model for each in both], nominal, threads)
 
     @property
     def axes(self) -> int:
@@ -66,23 +72,38 @@ class Twin:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(x_next, reward, ended) of rows in one of the worlds; a row that is lost has ended."""
         simulator = self.changed if changed else self.nominal
-        dynamics: Any = simulator.dynamics
-        task = getattr(dynamics, "_task", None)
         inner, force, shift = self._place.apply(simulator.inner(u), wind)
         with np.errstate(all="ignore"):
-            if self._rollout is not None and task is not None:
-                x_next = self._rollout.advance(np.full(len(x), int(changed)), x, inner, force)
-                cost = task.cost(dynamics.env, x.T, inner, x_next.T)
-                ended = np.asarray(task.terminated(dynamics.env, x_next.T), dtype=bool)
+            if isinstance(simulator, LearnedSimulator):
+                x_next, cost, ended = simulator.step(x, u)
+                reward = -cost
             else:
-                x_next, cost, ended = dynamics.step(x, inner, self._place.named(force))
-            reward = np.array([simulator._reward(float(-each)) for each in cost])
+                x_next, reward, ended = self._stepped(simulator, changed, x, inner, force)
             lost = ~np.isfinite(x_next).all(axis=1) | ~np.isfinite(reward)
             if shift is not None:
                 # As in Disturbed: the end is that of the shifted state, the reward stays.
                 x_next = x_next + shift
-                ended = dynamics.terminated(np.where(lost[:, None], x, x_next), inner)
+                ended = simulator.dynamics.terminated(np.where(lost[:, None], x, x_next), inner)
         return x_next, np.where(lost, 0.0, reward), ended | lost
+
+    def _stepped(
+        self,
+        simulator: Simulator,
+        changed: bool,
+        x: np.ndarray,
+        u: np.ndarray,
+        force: np.ndarray | None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(x_next, reward, ended) by a simulator's physics."""
+        dynamics: Any = simulator.dynamics
+        task = getattr(dynamics, "_task", None)
+        if self._rollout is not None and task is not None:
+            x_next = self._rollout.advance(np.full(len(x), int(changed)), x, u, force)
+            cost = task.cost(dynamics.env, x.T, u, x_next.T)
+            ended = np.asarray(task.terminated(dynamics.env, x_next.T), dtype=bool)
+        else:
+            x_next, cost, ended = dynamics.step(x, u, self._place.named(force))
+        return x_next, np.array([simulator._reward(float(-each)) for each in cost]), ended
 
     def observe(self, x: np.ndarray) -> np.ndarray:
         """Observations of states."""
@@ -96,7 +117,7 @@ class Twin:
 class _Place:
     """Where a wind pushes: what its numbers add to actions, forces and next states."""
 
-    def __init__(self, simulator: Simulator, wind: Wind | None) -> None:
+    def __init__(self, simulator: Nominal, wind: Wind | None) -> None:
         kind, _, name = ("", "", "") if wind is None else wind.place.partition(":")
         self._kind, self._d_x = kind, simulator.d_x
         names = [] if wind is None else [axis.name for axis in wind.axes]
@@ -113,7 +134,10 @@ class _Place:
             self._index = [int(each) for each in names]
         elif kind == "coordinate":
             self._index = [coordinate_index(dynamics, name)]
-        self.axes = len(self._index)
+        self._directions = np.eye(self._d_x)[self._index] if kind == "coordinate" else np.zeros(0)
+        if kind == PLACE:
+            self._directions = np.array([direction(each, self._d_x) for each in names])
+        self.axes = len(names) if kind == PLACE else len(self._index)
 
     def apply(
         self, u: np.ndarray, wind: np.ndarray | None
@@ -131,9 +155,7 @@ class _Place:
             force = np.zeros((len(u), 3 * self._bodies))
             force[:, self._index] = wind
             return u, force, None
-        shift = np.zeros((len(u), self._d_x))
-        shift[:, self._index] = wind
-        return u, None, shift
+        return u, None, np.asarray(wind) @ self._directions
 
     def named(self, force: np.ndarray | None) -> Mapping[str, np.ndarray]:
         """Forces by name, as dynamics take them."""
@@ -159,6 +181,7 @@ class _Rollout:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
         workers = max(1, threads or cores)
         self._pool = rollout.Rollout(nthread=workers if workers > 1 else 0)
+        self._alone = rollout.Rollout(nthread=0)
         self._data = [mujoco.MjData(models[0]) for _ in range(workers)]
         self._d_x = simulator.d_x
         self._size = mujoco.mj_stateSize(models[0], FULL)
@@ -191,8 +214,10 @@ class _Rollout:
             pushes[:, 1:, :3] = force.reshape(n, model.nbody - 1, 3)
             control[..., model.nu :] = pushes.reshape(n, 1, -1)
         control[..., : model.nu] = np.asarray(u, dtype=np.float64).reshape(n, 1, -1)
-        self._pool.rollout(
-            [self._models[i] for i in which], self._data, start, control, control_spec=spec,
+        # Waking threads for a few rows takes longer than the rows.
+        pool, data = (self._alone, self._data[:1]) if n <= FEW else (self._pool, self._data)
+        pool.rollout(
+            [self._models[i] for i in which], data, start, control, control_spec=spec,
             nstep=self._frames, initial_warmstart=warm, state=states, sensordata=sensors,
             skip_checks=True,
         )  # fmt: skip

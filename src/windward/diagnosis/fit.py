@@ -148,7 +148,7 @@ def _action_noise(
     return noise * shown, slopes * shown[..., None]
 
 
-def _lagged(run: np.ndarray, order: int) -> np.ndarray:
+def lagged(run: np.ndarray, order: int) -> np.ndarray:
     """Rows whose `order` predecessors are in the same run."""
     index = np.arange(order, len(run))
     return index[run[index] == run[index - order]]
@@ -171,21 +171,21 @@ def autoregression(y: np.ndarray, past: np.ndarray, rounds: int = 5) -> np.ndarr
 
 def predictable(w: np.ndarray, run: np.ndarray, order: int = 8) -> float:
     """Share of a series that its past tells, on the half that was not fitted."""
-    index = _lagged(run, order)
+    index = lagged(run, order)
     if len(index) < 4 * order:
         return 0.0
     past = np.stack([w[index - k] for k in range(1, order + 1)], axis=1)
     now, half = w[index], len(index) // 2
     left = np.abs(now[half:] - past[half:] @ autoregression(now[:half], past[:half]))
     size = np.median(np.abs(now[half:])) + 1e-300
-    return float(np.clip(1 - np.square(np.median(left) / size), 0.0, 1.0))
+    return float(1 - np.square(min(float(np.median(left) / size), 1.0)))
 
 
 def _autoregressed(
     r: np.ndarray, jacobian: np.ndarray, rows: Rows, ok: np.ndarray, order: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Residuals less what their own past says of them; rows without a past are dropped."""
-    index = _lagged(rows.run, order)
+    index = lagged(rows.run, order)
     if len(index) < 2 * order:
         return r, jacobian, ok
     fresh, slopes, kept = np.zeros_like(r), np.zeros_like(jacobian), np.zeros(len(r), dtype=bool)

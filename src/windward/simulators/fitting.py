@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
-from itertools import combinations, islice
+from itertools import chain, combinations, islice
 from typing import Any
 
 import gymnasium as gym
@@ -13,9 +13,12 @@ from windward import checks
 from windward.policies.predictor import predictor
 from windward.simulators.ensembles import CLASSES, init_ensemble, learn_ensemble
 from windward.simulators.learned import EndFunction, Fit, LearnedSimulator, Networks, RewardFunction
+from windward.simulators.ridge import explained, robust_ridge
 from windward.simulators.transitions import Steps, explored, gathered, split, steps_from
 
 MEMBERS = 4
+RIDGE = 10.0
+"""of the linear map that is fitted on the policy's own steps, in steps that say 0"""
 CIRCLE = 1e-4
 """how far from 1 a sum of squares may be for a circle; float32 is not exact"""
 ENDS = (32, 32)
@@ -31,6 +34,7 @@ def fit_simulator(
     data: Any = None,
     steps: int = 10_000,
     sigma: float = 1.0,
+    plain: float = 0.2,
     reward: RewardFunction | None = None,
     terminated: EndFunction | None = None,
     members: int = MEMBERS,
@@ -46,7 +50,10 @@ def fit_simulator(
     The policy runs for `steps` steps in `env` (an environment, its id or a function that makes it:
     calm, as what it learns counts as no disturbance). Noise on its actions, of standard deviation
     up to `sigma` in actions scaled to [-1, 1], shows what u does; for discrete actions `sigma` is
-    how often, at most, another one is taken. Or `data` has the steps, and the policy is left out: a
+    how often, at most, another one is taken. In a share `plain` of the steps there is no noise: the
+    networks do not learn from them, a linear map of what is left over does, and how large the error
+    is where the policy itself goes is measured there. That tells a changed world from an error of
+    the simulator. Or `data` has the steps, and the policy is left out: a
     replay buffer of Stable-Baselines3 or SBX, or arrays (x, u, reward, x_next, terminated), u as
     the environment takes it; `env` then only tells the spaces.
 
@@ -62,6 +69,8 @@ def fit_simulator(
     (1, 3)
     """
     _check(widths, members, updates, learning_rate, sigma, held_out, seed)
+    if not 0.0 <= float(checks.finite_array("plain", plain, ndim=0)) <= 0.5:
+        raise ValueError(f"plain must lie in [0, 0.5]; got {plain!r}")
     checks.integer("steps", steps, 100)
     if (policy is None) == (data is None):
         raise ValueError("fit_simulator needs a policy to run, or data=: one of them")
@@ -75,11 +84,18 @@ def fit_simulator(
     try:
         spaces = spaces_of(made)
         if data is None:
-            source = islice(explored(made, predictor(policy, spaces[1]), sigma, rng), steps)
+            act, last = predictor(policy, spaces[1]), round(plain * steps)
+            source = chain(
+                islice(explored(made, act, sigma, rng), steps - last),
+                islice(explored(made, act, 0.0, rng), last),
+            )
             walk = track(source, "rollouts", steps, disable=not progress_bar, transient=True)
-            taken = gathered(list(walk))
+            both = gathered(list(walk))
+            rows = np.arange(steps)
+            taken, alone = both.at(rows[: steps - last]), both.at(rows[steps - last :])
         else:
             taken = steps_from(data, *spaces)
+            alone = taken.at(np.arange(0))
     finally:
         if own:
             made.close()
@@ -91,7 +107,10 @@ def fit_simulator(
     }  # fmt: skip
     networks = _learn(learn, stop, members, widths, terminated is None, settings)
     found = LearnedSimulator(networks, *spaces, _nothing(taken), reward, terminated)
-    found.fit = judged(found, judge)
+    if not len(alone.x):  # the next best: steps that the networks have not learned from
+        alone = stop
+    found = _settled_on(found, alone)
+    found.fit = judged(found, judge)._replace(own=_own_error(found, alone))
     if found.fit.ill:
         warnings.warn(f"ill-fitted: {found.fit}", UserWarning, stacklevel=2)
     return found
@@ -172,6 +191,22 @@ def _learn(
     return start._replace(linear=linear, size=size, params=params, ends=ends)
 
 
+def _settled_on(simulator: LearnedSimulator, own: Steps) -> LearnedSimulator:
+    """With a linear map of what is left over on the policy's own steps, where there is one."""
+    F = simulator.features(own.x, own.u)
+    rest = own.x_next - simulator.advance(own.x, own.u)
+    share = explained(F, rest, RIDGE).share
+    if not (share > 0).any():
+        return simulator
+    return simulator.corrected(np.where(share > 0, robust_ridge(F, rest, RIDGE), 0.0))
+
+
+def _own_error(simulator: LearnedSimulator, own: Steps) -> np.ndarray:
+    """(d_x,) root mean square error on those steps."""
+    rest = own.x_next - simulator.advance(own.x, own.u)
+    return np.asarray(np.sqrt(np.square(rest).mean(axis=0)))
+
+
 def circles_in(x: np.ndarray) -> np.ndarray:
     """Pairs of coordinates whose squares sum to 1, and fours in a row: angles and quaternions."""
     d_x = x.shape[1]
@@ -191,7 +226,7 @@ def _goal(steps: Steps) -> np.ndarray:
 
 def _nothing(steps: Steps) -> Fit:
     zero = np.zeros(steps.x.shape[1])
-    return Fit(0, zero, zero, 0.0, 0.0, 0, 0, 0)
+    return Fit(0, zero, zero, 0.0, 0.0, 0, 0, 0, zero)
 
 
 def judged(simulator: LearnedSimulator, steps: Steps) -> Fit:
@@ -209,4 +244,5 @@ def judged(simulator: LearnedSimulator, steps: Steps) -> Fit:
         int(steps.terminated.sum()),
         int((steps.terminated & ~seen).sum()),
         int((seen & ~steps.terminated).sum()),
+        np.zeros(steps.x.shape[1]),
     )

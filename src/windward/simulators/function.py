@@ -1,5 +1,6 @@
 """Dynamics that a user gives as a function, for environments whose physics windward cannot read."""
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,6 +10,9 @@ import numpy as np
 from windward import checks
 from windward.simulators.parameters import DictParameters, NoParameters, Parameters
 from windward.simulators.shell import Unsupported
+
+TRIED = 8
+"""states at which it is looked up what observations show"""
 
 
 class FunctionDynamics:
@@ -33,6 +37,7 @@ class FunctionDynamics:
         self._own = DictParameters(parameters or {})
         self.parameters: Parameters = self._own if parameters else NoParameters()
         self._width: int | None = None
+        self._shown: np.ndarray | None = None
 
     @property
     def first(self) -> Mapping[str, float]:
@@ -46,8 +51,18 @@ class FunctionDynamics:
 
     @property
     def d_x(self) -> int:
-        """As many as the state has; an environment may have one only after reset."""
-        return self.state().size if self._width is None else self._width
+        """As many as the state has; where there is none yet a copy of the environment is reset."""
+        if self._width is not None:
+            return self._width
+        try:
+            return self.state().size
+        except ValueError as error:
+            try:
+                other = copy.deepcopy(self.env)
+                other.reset(seed=0)
+            except Exception:  # a user's environment may fail in any way
+                raise error from None
+            return self.read(other).size
 
     def take_width(self, width: int) -> None:
         """Takes the width of states from rows of them, where no state was seen yet."""
@@ -150,10 +165,41 @@ class FunctionDynamics:
     def state_of(self, observation: np.ndarray) -> np.ndarray:
         """See Dynamics."""
         if self._observation is not None:
-            raise self._unknown("the state that is observed so: record states")
+            return self._filled(observation)
         self.take_width(observation.shape[-1])
         self._same("the state that is observed so: record states")
         return observation.astype(np.float64)
+
+    def _filled(self, observation: np.ndarray) -> np.ndarray:
+        """States of observations that are some of their numbers; 0 for those that move nothing."""
+        if self._shown is None:
+            self._shown = self._looked_at()
+        x = np.zeros((len(observation), self.d_x))
+        x[:, self._shown] = observation.reshape(len(observation), -1)
+        return x
+
+    def _looked_at(self) -> np.ndarray:
+        """Which number of the state each number of the observation is; refuses where it is none."""
+        rng = np.random.default_rng(0)
+        x = rng.uniform(0.1, 0.9, (TRIED, self.d_x))
+        seen = self.observation(x).reshape(TRIED, -1).astype(np.float64)
+        near = np.asarray(np.isclose(seen[:, :, None], x[:, None], rtol=1e-5).all(axis=0))
+        if not near.any(axis=1).all():
+            raise self._unknown("the state that is observed so: record states")
+        shown = near.argmax(axis=1)
+        hidden = np.setdiff1d(np.arange(self.d_x), shown)
+        space = copy.deepcopy(self.env.action_space)  # whose generator is the environment's
+        space.seed(0)
+        u = np.array([space.sample() for _ in range(TRIED)])
+        moved = x.copy()
+        moved[:, hidden] += 1.0
+        change = self.step(moved, u, {})[0] - self.step(x, u, {})[0]
+        if not np.allclose(change, moved - x, rtol=0, atol=1e-9):
+            raise self._unknown(
+                f"number {int(hidden[0])} of the state, which observations leave out and on which "
+                "the motion depends: record states"
+            )
+        return np.asarray(shown)
 
     def _same(self, otherwise: str) -> None:
         """Refuses where states cannot be observations."""

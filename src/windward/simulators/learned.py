@@ -49,6 +49,9 @@ class Fit(NamedTuple):
     ends_missed: int
     ends_made_up: int
     """ends that it did not see, and ends that it saw where there was none"""
+    own: np.ndarray
+    """(d_x,) root mean square error of x_{t+1} on steps of the policy without noise; on steps that
+    said when to stop where there were none"""
 
     @property
     def relative(self) -> np.ndarray:
@@ -99,6 +102,8 @@ class Networks(NamedTuple):
     circles: np.ndarray  # (d_x, k) 1 for the coordinates of each point on a circle or a sphere
     params: Params
     ends: Params | None  # logit of the end from x_next; None where none was seen
+    added: np.ndarray | None = None
+    """(2 d_x + d_u + 1, d_x): what a ridge correction adds to the change, from its `features`"""
 
     def settled(self, x: np.ndarray) -> np.ndarray:
         """States as they can be: back on their circles, and not far beyond what was seen.
@@ -121,8 +126,10 @@ class Networks(NamedTuple):
     def change(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
         """x_{t+1} - x_t, and in the last column the reward."""
         z = self.inputs(x, u)
-        added = forward_numpy(self.params, z[:, :-1]).mean(axis=0)
-        return np.asarray(z @ self.linear + self.size * added)
+        found = z @ self.linear + self.size * forward_numpy(self.params, z[:, :-1]).mean(axis=0)
+        if self.added is not None:
+            found[:, :-1] += np.concatenate([z, found[:, :-1]], axis=1) @ self.added
+        return np.asarray(found)
 
     def ended(self, x_next: np.ndarray) -> np.ndarray:
         """Whether these are ends."""
@@ -139,6 +146,7 @@ class LearnedSimulator:
     """
 
     noisy = False
+    parts: Mapping[str, np.ndarray] = {}
 
     def __init__(
         self,
@@ -155,6 +163,11 @@ class LearnedSimulator:
         self._code = ActionCode(action_space)
 
     @property
+    def dynamics(self) -> "LearnedSimulator":
+        """f on states and `inner` actions: itself."""
+        return self
+
+    @property
     def d_x(self) -> int:
         """How many numbers a state, an observation, has."""
         return len(self.networks.mean)
@@ -168,6 +181,27 @@ class LearnedSimulator:
         """
         share = np.where(self.fit.motion > 0, size / np.maximum(self.fit.motion, 1e-12), 0.0)
         return np.asarray((size > FLOOR * self.fit.error) & (share > NEXT_TO * share.max()))
+
+    def inner(self, u: np.ndarray) -> np.ndarray:
+        """Rows of actions as the networks see them."""
+        return self._code.encode(u)
+
+    def advance(
+        self, x: np.ndarray, u: np.ndarray, forces: Mapping[str, np.ndarray] | None = None
+    ) -> np.ndarray:
+        """x_next for rows of states and `inner` actions; NaN where a state is not finite."""
+        settled = self.networks.settled(x)
+        return self.networks.settled(settled + self.networks.change(settled, u)[:, :-1])
+
+    def corrected(self, added: np.ndarray) -> "LearnedSimulator":
+        """Another one, to whose changes a linear map of `features` is added; see `refit`."""
+        return self._with(self.networks._replace(added=np.asarray(added, dtype=np.float64)))
+
+    def features(self, x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """(n, 2 d_x + d_u + 1): [x, u, 1] as the networks see them, and the predicted change."""
+        plain = self.networks._replace(added=None)
+        change = plain.change(x, u)[:, :-1]
+        return np.concatenate([plain.inputs(x, u), change], axis=1)
 
     def step(self, x: Any, u: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(x_next, cost, terminated) for rows of states and actions; c = -reward."""
@@ -214,11 +248,18 @@ class LearnedSimulator:
         offset = np.append(found.get("offset", np.zeros(self.d_x)) * self.fit.motion, 0.0)
         linear = self.networks.linear * response
         linear[-1] += offset
-        networks = self.networks._replace(linear=linear, size=self.networks.size * response)
+        return self._with(self.networks._replace(linear=linear, size=self.networks.size * response))
+
+    def _with(self, networks: Networks) -> "LearnedSimulator":
         return LearnedSimulator(
             networks, self.observation_space, self.action_space, self.fit, self.reward_function,
             self.end_function,
         )  # fmt: skip
+
+    def states_seen(self, observation: Any) -> tuple[np.ndarray, np.ndarray]:
+        """(states, which of them are known): all."""
+        x = rows_of(observation)
+        return x, np.ones(len(x), dtype=bool)
 
     def memory(self) -> Any:
         """Nothing: it draws no noise."""

@@ -20,6 +20,8 @@ def save_simulator(simulator: LearnedSimulator, path: str | Path) -> None:
     """Writes what was learned and how good it is; no step that it was learned from."""
     networks = simulator.networks
     arrays = {name: getattr(networks, name) for name in PLAIN}
+    if networks.added is not None:
+        arrays["added"] = networks.added
     for group, params in (("net", networks.params), ("ends", networks.ends or {})):
         arrays |= {f"{group}/{name}": np.asarray(each) for name, each in params.items()}
     fit = {
@@ -52,12 +54,16 @@ def load_simulator(
             )
     spaces = spaces_of(gym.make(env) if isinstance(env, str) else env)
     params, ends = (_group(arrays, name) for name in ("net", "ends"))
-    networks = Networks(**{name: arrays[name] for name in PLAIN}, params=params, ends=ends or None)
+    networks = Networks(
+        **{name: arrays[name] for name in PLAIN}, params=params, ends=ends or None,
+        added=arrays.get("added"),
+    )  # fmt: skip
     _refuse(networks, spaces, str(path))
     numbers: dict[str, Any] = {
         name: np.array(each) if isinstance(each, list) else each
         for name, each in header["fit"].items()
     }
+    numbers.setdefault("own", numbers["error"])  # files of 0.4 have none
     return LearnedSimulator(networks, *spaces, Fit(**numbers), reward, terminated)
 
 
@@ -78,6 +84,8 @@ def _refuse(networks: Networks, spaces: tuple[gym.spaces.Box, gym.Space], path: 
     last = f"w{sum(name.startswith('w') for name in networks.params) - 1}"
     shapes: dict[str, tuple[int, ...]] = dict.fromkeys(("mean", "spread", "low", "high"), (d_x,))
     shapes |= {"linear": (d_x + d_u + 1, d_x + 1), "size": (d_x + 1,)}
+    if networks.added is not None:
+        shapes["added"] = (2 * d_x + d_u + 1, d_x)
     for name, shape in shapes.items():
         array = checks.finite_array(f"{name!r} of {path!r}", getattr(networks, name))
         checks.shape(f"{name!r} of {path!r}", array, shape)

@@ -7,7 +7,7 @@ import pytest
 
 from windward.envs import Changed, Disturbed
 from windward.studies.evaluation.episodes import begin
-from windward.studies.recovery.cases import CASES, HARMLESS, RECOVERABLE, Case
+from windward.studies.recovery.cases import CASES, HARMLESS, LEARNED, RECOVERABLE, Case
 
 
 def motion(case: Case, nominal: bool, steps: int = 3) -> np.ndarray:
@@ -50,7 +50,9 @@ def test_changes_are_as_named(name: str, array: str, factors: list[float]) -> No
 
 
 def test_layers_and_goals() -> None:
-    assert len(RECOVERABLE) + len(HARMLESS) == len(CASES) == 32
+    assert len(RECOVERABLE) + len(HARMLESS) + len(LEARNED) == len(CASES) == 47
+    assert all(each.learned and each.since == 3 for each in LEARNED.values())
+    assert CASES["hopper-mass-learned-10000"].changes == CASES["hopper-mass"].changes
     assert isinstance(CASES["halfcheetah-force"].world(), Disturbed)
     assert isinstance(CASES["halfcheetah-torso"].world(), Changed)
     assert (CASES["halfcheetah-mass"].first, CASES["halfcheetah-mass"].later) == (0.45, 0.75)

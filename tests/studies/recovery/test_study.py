@@ -136,7 +136,7 @@ def test_a_plan_has_a_run_for_each_case_learner_and_seed(
     dry = replace(settings.how, dry_run=True)
     study.run(study.RecoveryStudy(how=dry), Console(width=200))
     told = capsys.readouterr().out
-    assert told.startswith(f"recovery: {32 * 2 * 4} runs, 0 of them finished")
+    assert told.startswith(f"recovery: {47 * 2 * 4} runs, 0 of them finished")
     assert "recovery hopper-mass auto 3003" in told
     assert study.RecoveryStudy in STUDIES
 

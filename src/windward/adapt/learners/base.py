@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from windward.adapt.corrections import Correction, Range
+from windward.adapt.corrections import Correction, Space
 from windward.adapt.episodes import Policy, Starts, Window, draw_starts
 from windward.adapt.twin import Twin
 from windward.adapt.winds import WindSettings
@@ -32,7 +32,7 @@ class Situation(NamedTuple):
     twin: Twin
     policy: Policy
     """base actions of observations, rows"""
-    range: Range
+    range: Space
     dtype: type
     """of actions"""
     root: np.ndarray
@@ -50,6 +50,9 @@ class Situation(NamedTuple):
     """steps of an episode"""
     simulation: SimulationSettings
     winds: WindSettings
+    noise: float = 0.0
+    """mean square error of a step in the nominal simulator, in the metric, for each coordinate: 0
+    where it is exact, and not one that was learned"""
 
     def draw(self, count: int, rng: np.random.Generator, recent: bool = False) -> Starts:
         """Fresh starts with fresh winds; `recent`: half of them near the last states."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from windward.adapt.corrections import Correction, Matching
+from windward.adapt.corrections import Choice, Choices, Correction, Matching
 from windward.adapt.learners.base import Situation
 
 
@@ -18,6 +18,15 @@ class MatchingSettings:
     its usual change in a step"""
     step: float = 1e-3
     """of finite differences in the action, in half ranges"""
+    probe: float = 1e-2
+    """the same in a learned simulator, whose slopes are rough"""
+    usual: float = 0.1
+    """size of a correction, in half ranges: the learned simulator's mean square error over the
+    square of it is added to λ, as in a ridge regression whose coefficients are of that size"""
+    switch: float = 0.01
+    """for numbered actions: λ, cost of another action than the base policy's"""
+    kept: float = 0.9
+    """for numbered actions: share of what could not be made up for that stays to the next step"""
     iterations: int = 1
     """Gauss-Newton steps, each from where the last one ended; the first from the last correction"""
 
@@ -39,5 +48,13 @@ class MatchingLearner:
         say: Callable[[str], None],
     ) -> Correction | None:
         """See Learner."""
-        s = self.settings
-        return Matching(at.range, at.root, s.damping, s.step, s.iterations)
+        return matching_of(at, self.settings)
+
+
+def matching_of(at: Situation, settings: MatchingSettings | None = None) -> Matching | Choice:
+    """Matching in a situation, for its kind of actions."""
+    s = settings or MatchingSettings()
+    if isinstance(at.range, Choices):
+        return Choice(at.range, at.root, s.switch, s.kept)
+    damping = s.damping + at.noise / s.usual**2
+    return Matching(at.range, at.root, damping, s.probe if at.noise else s.step, s.iterations)

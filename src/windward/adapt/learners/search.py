@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from windward.adapt import cma, winds
-from windward.adapt.corrections import Carry, Correction, Matching, Residual, features
+from windward.adapt.corrections import Carry, Choice, Correction, Matching, Residual, features
 from windward.adapt.episodes import Starts, blank_carry, deviated, play
 from windward.adapt.learners.base import Situation
-from windward.adapt.learners.matching import MatchingSettings
+from windward.adapt.learners.matching import matching_of
 
 
 @dataclass(frozen=True)
@@ -101,10 +101,17 @@ class SearchLearner:
             sizes = np.array([max(axis.size, 1e-9) for axis in at.twin.wind.axes])
         seen = at.observations
         mean, spread = seen.mean(axis=0), seen.std(axis=0) + 1e-6
-        d_u = len(at.range.low)
-        width = seen.shape[1] + d_u + 1 + 2 * len(sizes) + len(parts)
+        outputs = at.range.outputs
+        width = seen.shape[1] + outputs + 1 + 2 * len(sizes) + len(parts)
         return Residual(
-            at.range, np.zeros((width, d_u)), mean, spread, sizes, parts, self.settings.reach, None
+            at.range,
+            np.zeros((width, outputs)),
+            mean,
+            spread,
+            sizes,
+            parts,
+            self.settings.reach,
+            None,
         )
 
     def _beginnings(
@@ -114,10 +121,7 @@ class SearchLearner:
         s = self.settings
         if isinstance(known, Residual) and known.weights.shape == like.weights.shape:
             return [(known.weights, s.step)]
-        m = MatchingSettings()
-        matching = Matching(at.range, at.root, m.damping, m.step, m.iterations)
-        if isinstance(known, Matching):
-            matching = known
+        matching = known if isinstance(known, (Matching, Choice)) else matching_of(at)
         imitation = _imitation(at, like, matching, self.settings, rng)
         zero = np.zeros_like(like.weights)
         return [(zero, s.step), (zero, s.wide), (imitation, s.step)]
@@ -182,22 +186,23 @@ def _lengths(at: Situation, correction: Correction | None, starts: Starts) -> np
 def _imitation(
     at: Situation,
     like: Residual,
-    matching: Matching,
+    matching: Matching | Choice,
     settings: SearchSettings,
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Weights by ridge regression of matching's corrections on the features."""
     starts = at.draw(settings.starts, rng)
     x, n = starts.x, len(starts.x)
-    d_u, axes = len(at.range.low), at.twin.axes
-    carry = blank_carry(n, d_u, axes, at.window)
+    axes = at.twin.axes
+    carry = blank_carry(n, at.range, at.twin, at.window)
     memory = winds.blank(n, axes, at.winds)
     index = np.arange(n)
     z: list[np.ndarray] = []
     y: list[np.ndarray] = []
     for t in range(min(settings.imitated, at.horizon)):
         observation = at.twin.observe(x)
-        base = np.asarray(at.policy(observation), dtype=np.float64).reshape(len(x), -1)
+        own = at.policy(observation)
+        base = np.asarray(own, dtype=np.float64).reshape(len(x), -1)
         guess = None
         if at.twin.wind is not None and axes:
             guess = winds.predict(at.twin.wind, memory, at.winds)
@@ -207,7 +212,8 @@ def _imitation(
         if guess is not None:
             carry = carry._replace(wind=guess)
         blown = None if starts.wind is None else starts.wind[index, t]
-        x_next, _, ended = at.twin.step(x, u.astype(at.dtype), blown)
+        u = u.astype(at.dtype).reshape(own.shape)
+        x_next, _, ended = at.twin.step(x, u, blown)
         carry = deviated(at.twin, at.window, x, u, x_next, carry)
         if blown is not None:
             memory = memory.after(blown)
@@ -226,7 +232,7 @@ def _principal(at: Situation, count: int) -> np.ndarray:
     """(p, h d_w): principal parts of windows of deviations along simulated base episodes."""
     starts = at.draw(4, np.random.default_rng(0))
     x, windows = starts.x, []
-    carry = blank_carry(len(x), len(at.range.low), at.twin.axes, at.window)
+    carry = blank_carry(len(x), at.range, at.twin, at.window)
     index = np.arange(len(x))
     for t in range(min(300, at.horizon)):
         u = at.policy(at.twin.observe(x))

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import gymnasium as gym
 
@@ -19,10 +20,14 @@ class Case:
     channel: str = ""
     scale: Mapping[str, float] = field(default_factory=dict)
     """errors of the simulator that the wrapper gets"""
+    learned: int = 0
+    """nominal steps that a simulator is learned from; 0 where it is the physics"""
     first: float | None = None
     """share of the lost return to be recovered in the first episode; None for no goal"""
     later: float | None = None
-    """the same for episodes 2 to the last"""
+    """the same for later episodes"""
+    since: int = 1
+    """how many episodes come before the later ones"""
     each: bool = False
     """whether `later` must hold on every seed, and not only in the mean"""
     limit: float | None = None
@@ -44,12 +49,13 @@ class Case:
 
 
 PENDULUM, INVERTED = "Pendulum-v1", "InvertedPendulum-v5"
-HOPPER, CHEETAH = "Hopper-v5", "HalfCheetah-v5"
+HOPPER, CHEETAH, CARTPOLE = "Hopper-v5", "HalfCheetah-v5", "CartPole-v1"
 NAMES = {HOPPER: "hopper", CHEETAH: "halfcheetah", INVERTED: "inverted-pendulum",
-         PENDULUM: "pendulum"}  # fmt: skip
+         PENDULUM: "pendulum", CARTPOLE: "cartpole"}  # fmt: skip
 NOISE = {
     HOPPER: ("uniform:bound=0.05", "action"), CHEETAH: ("uniform:bound=0.05", "action"),
     INVERTED: ("uniform:bound=0.02", "qvel"), PENDULUM: ("uniform:bound=0.1", "qvel"),
+    CARTPOLE: ("uniform:bound=0.05", "qvel"),
 }  # fmt: skip
 """noise that tells nothing of what comes next"""
 WITHIN = 1.0
@@ -85,6 +91,7 @@ RECOVERABLE: Mapping[str, Case] = {
     "pendulum-bias": Case(PENDULUM, {}, "bias:value=0.2", "qvel"),
     "pendulum-step": Case(PENDULUM, {}, "step:size=0.2,at=100", "qvel"),
     "pendulum-fast-sine": Case(PENDULUM, {}, _sine("1", 8), "qvel"),
+    "cartpole-force": Case(CARTPOLE, {}, _sine("8", 80), "force:cart", first=0.9, later=0.95),
 }
 """where a return is lost"""
 
@@ -106,4 +113,29 @@ HARMLESS: Mapping[str, Case] = {
 }  # fmt: skip
 """where nothing is to be gained, or too much changed: adaptation must not harm"""
 
-CASES: Mapping[str, Case] = {**RECOVERABLE, **HARMLESS}
+
+def _learned(name: str, steps: int, since: int = 3, **others: Any) -> Case:
+    """A case without physics; its simulator needs some episodes of the changed world."""
+    given = {**RECOVERABLE, **HARMLESS}[name]
+    return replace(given, learned=steps, first=None, since=since, **{"later": None, **others})
+
+
+LEARNED: Mapping[str, Case] = {
+    "hopper-mass-learned-50000": _learned("hopper-mass", 50_000, later=0.95),
+    "hopper-mass-learned-10000": _learned("hopper-mass", 10_000, later=0.75),
+    "halfcheetah-mass-learned-50000": _learned("halfcheetah-mass", 50_000, later=0.4),
+    "halfcheetah-mass-learned-10000": _learned("halfcheetah-mass", 10_000, later=0.4),
+    "halfcheetah-gain-learned-50000": _learned("halfcheetah-gain", 50_000, later=0.25),
+    "pendulum-slow-sine-learned-10000": _learned("pendulum-slow-sine", 10_000),
+    "inverted-pendulum-sine-70-learned-10000": _learned(
+        "inverted-pendulum-sine-70", 10_000, each=False
+    ),
+    "cartpole-force-learned-10000": _learned("cartpole-force", 10_000, later=0.95),
+    "hopper-calm-learned-10000": _learned("hopper-calm", 10_000),
+    "halfcheetah-calm-learned-10000": _learned("halfcheetah-calm", 10_000),
+    "pendulum-calm-learned-10000": _learned("pendulum-calm", 10_000),
+    "hopper-noise-learned-10000": _learned("hopper-noise", 10_000),
+}
+"""without physics: the simulator is learned from nominal steps"""
+
+CASES: Mapping[str, Case] = {**RECOVERABLE, **HARMLESS, **LEARNED}

@@ -101,7 +101,9 @@ def score(name: str, learner: str, contents: Mapping[int, Mapping[str, Any]]) ->
         for policy in POLICIES
     }  # fmt: skip
     first = part(case, case.first, False, seeds, {k: v[:, :1] for k, v in returns.items()})
-    later = part(case, case.later, case.each, seeds, {k: v[:, 1:] for k, v in returns.items()})
+    later = part(
+        case, case.later, case.each, seeds, {k: v[:, case.since :] for k, v in returns.items()}
+    )
     own = list(contents.values())
     exact = all(each["exact"] for each in own)
     judged = [each.held for each in (first, later) if each.held is not None]

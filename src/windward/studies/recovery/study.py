@@ -16,19 +16,28 @@ from threadpoolctl import threadpool_limits
 from windward import checks, policies
 from windward.adapt import RobustWrapper
 from windward.adapt.config import known as known_learners
+from windward.simulators.fitting import fit_simulator
 from windward.studies.evaluation.episodes import Actor, play
 from windward.studies.linear import computed
 from windward.studies.linear.computed import Computed, Plan
 from windward.studies.recovery import report
-from windward.studies.recovery.cases import CASES, CHEETAH, HOPPER, INVERTED, PENDULUM, Case
+from windward.studies.recovery.cases import (
+    CARTPOLE,
+    CASES,
+    CHEETAH,
+    HOPPER,
+    INVERTED,
+    PENDULUM,
+    Case,
+)
 from windward.studies.runs.store import Pace, Run, Task
 
 NAME = "recovery"
-EPISODE = {PENDULUM: 0.2, INVERTED: 0.6, HOPPER: 0.8, CHEETAH: 1.0}
+EPISODE = {PENDULUM: 0.2, CARTPOLE: 0.5, INVERTED: 0.6, HOPPER: 0.8, CHEETAH: 1.0}
 """seconds of one core for an episode of all three policies"""
-DIAGNOSES = {PENDULUM: 2.0, INVERTED: 5.0, HOPPER: 25.0, CHEETAH: 15.0}
+DIAGNOSES = {PENDULUM: 2.0, CARTPOLE: 3.0, INVERTED: 5.0, HOPPER: 25.0, CHEETAH: 15.0}
 """seconds for the diagnoses of a run, and for judging in simulation"""
-SEARCHES = {PENDULUM: 5.0, INVERTED: 20.0, HOPPER: 110.0, CHEETAH: 60.0}
+SEARCHES = {PENDULUM: 5.0, CARTPOLE: 10.0, INVERTED: 20.0, HOPPER: 110.0, CHEETAH: 60.0}
 """seconds for the searches of a run, where something changed"""
 
 
@@ -97,7 +106,9 @@ def measure(
 ) -> dict[str, Any]:
     """Plays the episodes of all policies; `check` is called after each."""
     model, rows = policies.load(case.env), []
-    simulator = {"scale": dict(case.scale)} if case.scale else None
+    simulator: Any = {"scale": dict(case.scale)} if case.scale else None
+    if case.learned:
+        simulator = fit_simulator(case.env, model, steps=case.learned, seed=seed)
     adapted = RobustWrapper(
         case.world(), model=model, learner=learner, simulator=simulator, seed=seed
     )
@@ -137,7 +148,7 @@ def make_runs(settings: RecoveryStudy) -> list[Run]:
     runs = []
     for name in settings.cases:
         world = {**asdict(CASES[name])}
-        for goal in ("first", "later", "each", "limit", "exact"):
+        for goal in ("first", "later", "since", "each", "limit", "exact"):
             del world[goal]  # which change no number
         for learner in settings.learners:
             for seed in range(settings.first_seed, settings.first_seed + settings.seeds):
@@ -182,3 +193,9 @@ def _check(settings: RecoveryStudy) -> None:
             raise ValueError(f"{name} must be of {', '.join(known)}; got {given}")
     for name, least in (("episodes", 2), ("seeds", 1), ("first_seed", 0)):
         checks.integer(name, getattr(settings, name), least)
+    late = [name for name in settings.cases if CASES[name].since >= settings.episodes]
+    if late:
+        raise ValueError(
+            f"{late[0]} has its later episodes after {CASES[late[0]].since}: give more episodes; "
+            f"got {settings.episodes}"
+        )
