@@ -225,9 +225,8 @@ def test_bad_actions_never_reach_the_world() -> None:
     ran(env, 70)
     env.reset(seed=3)
     with pytest.warns(ww.Fault, match="the base action is not usable"):
-        for base in (7, -3, 10**9):
-            info = env.step(np.int64(base))[4]
-            assert info["windward"]["action"] in (0, 1)
+        actions = [env.step(np.int64(base))[4]["windward"]["action"] for base in (7, -3, 10**9)]
+    assert set(actions) <= {0, 1}
     assert env.faults["action"] == 3
 
 
