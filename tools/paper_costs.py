@@ -6,9 +6,10 @@ python tools/paper_costs.py
 from dataclasses import replace
 from pathlib import Path
 
-from windward.studies.training import planning, robust_training
-from windward.studies.training.catalogue import ENTRIES
-from windward.studies.training.conducting import size_of
+from windward.studies.paper import planning
+from windward.studies.paper import training as robust_training
+from windward.studies.paper.groups import size_of
+from windward.studies.paper.trainings import ENTRIES
 
 NOWHERE = Path("/nonexistent")
 """as if nothing had been run yet"""

@@ -13,7 +13,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from windward.studies.training.planning import SPEEDS
+from windward.studies.paper.planning import SPEEDS
 
 ARCHIVE = Path(__file__).parents[1] / "docs" / "results" / "training" / "runs.tar.gz"
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from windward.figures import panels
+from windward.studies import report
 from windward.studies.evaluation import animation
 from windward.studies.evaluation import numbers as stats
 from windward.studies.evaluation.evaluate import (
@@ -18,9 +19,8 @@ from windward.studies.evaluation.evaluate import (
     Evaluate,
     Evaluation,
 )
-from windward.studies.pages import report
-from windward.studies.pages.report import Chart, Curve, Points, Section, Table, Text
-from windward.studies.pages.statistics import FEW, TOO_NARROW
+from windward.studies.report import Chart, Curve, Points, Section, Table, Text
+from windward.studies.stats import FEW, TOO_NARROW
 
 MOST = 8  # curves of one chart at most
 DIFFERENCE = "adapted - base"

@@ -25,9 +25,9 @@ from windward.studies.evaluation.evaluate import (
 )
 from windward.studies.evaluation.loading import load_model
 from windward.studies.evaluation.page import DIFFERENCE, wind_of
-from windward.studies.runs import results
-from windward.studies.runs.commands import command_line
+from windward.studies.runs import study_folder
 from windward.studies.runs.study_folder import claim, refuse_others
+from windward.studies.spec import command_line
 
 OPTIONS = ("learner", "h", "sigma", "eta", "every_episodes", "weight_decay")
 """settings that go to RobustWrapper as they are, where given"""
@@ -139,7 +139,7 @@ def write(
     (out / UNFINISHED).unlink(missing_ok=True)
     write_rows(out / "trace.csv", _trace(found))
     write_bytes(out / "evaluation.png", evaluation_page.figure(found, scopes, settings))
-    summary = results.write_summary(
+    summary = study_folder.write_summary(
         out / "summary.json", command, settings, signal=found.signal, learner=found.learner,
         seeds=list(found.seeds), decisions=found.decisions,
         numbers=stats.as_json(scopes), faults=found.faults, warned=list(found.notes),

@@ -16,12 +16,12 @@ from threadpoolctl import threadpool_limits
 from windward import checks, policies
 from windward.adapt import RobustWrapper
 from windward.adapt.building import KNOWN
+from windward.studies import run as computed
 from windward.studies.evaluation.episodes import Actor, play
-from windward.studies.linear import computed
-from windward.studies.linear.computed import Computed, Plan
 from windward.studies.recovery import report
 from windward.studies.recovery.cases import CASES, CHEETAH, HOPPER, INVERTED, PENDULUM, Case
-from windward.studies.runs.store import Pace, Run, Task
+from windward.studies.run import Computed, Plan
+from windward.studies.spec import Pace, Run, Task
 
 NAME = "recovery"
 EPISODE = {PENDULUM: 0.2, INVERTED: 0.6, HOPPER: 0.8, CHEETAH: 1.0}
