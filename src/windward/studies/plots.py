@@ -1,12 +1,16 @@
 """Charts as a figure (PNG, PDF), and the three charts of curves that the paper's figures become."""
 
 from collections.abc import Collection, Mapping, Sequence
+from io import BytesIO
 from math import ceil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
-from windward.figures import panels
+from windward import figures
+from windward.atomic import write_bytes
 from windward.studies import report
 from windward.studies.report import Chart, Curve, Points
 from windward.studies.stats import Drawing
@@ -17,6 +21,8 @@ FEW_NAMES = 4
 """names up to which a legend stands inside of the axes"""
 MANY = 40
 """dots of one x from which on they are drawn faintly"""
+SHADES = 128
+"""colours of a PNG"""
 COLOURS = 10
 """colours of matplotlib's own cycle, the longest that can be told apart"""
 
@@ -28,25 +34,36 @@ def draw(charts: Sequence[Chart], title: str = "", columns: int = 3, *, alike: b
     """
     columns = min(columns, len(charts))
     rows = ceil(len(charts) / columns)
-    figure, every = panels(columns, *((3.4, 2.8) if alike else (4.8, 3.8)), rows=rows)
+    figure, every = figures.panels(columns, *((3.4, 2.8) if alike else (4.8, 3.8)), rows=rows)
     names = list(dict.fromkeys(_owner(each.name) for chart in charts for each in chart.curves))
-    one = len({tuple(each.name for each in chart.curves) for chart in charts}) == 1
     for axes, chart in zip(every, charts, strict=False):
         _panel(axes, chart, names)
-        if not one and not alike and len(chart.curves) > 1:
-            _legend(axes, len(chart.curves))
+    shown = list(every[: len(charts)])
     if alike:
         for axis in ("xlim", "ylim"):
-            ends = [getattr(axes, f"get_{axis}")() for axes in every[: len(charts)]]
-            for axes in every[: len(charts)]:
+            ends = [getattr(axes, f"get_{axis}")() for axes in shown]
+            for axes in shown:
                 axes.set(**{axis: (min(low for low, _ in ends), max(high for _, high in ends))})
-    elif one and len(names) > 1:
-        _legend(every[len(charts) - 1] if len(names) > FEW_NAMES else every[0], len(names))
+    else:  # one legend for all panels that show the same
+        kinds = [tuple(each.name for each in chart.curves) for chart in charts]
+        for kind in set(kinds):
+            if len(kind) > 1:
+                where = [axes for axes, each in zip(shown, kinds, strict=True) if each == kind]
+                _legend(where[-1] if len(kind) > FEW_NAMES else where[0], len(kind))
     for axes in every[len(charts) :]:
         axes.set_visible(False)
     if title:
         figure.suptitle(title, fontsize="medium")
     return figure
+
+
+def save(figure: Any, out: Path, name: str) -> None:
+    """The figure as NAME.png, of few colours as it takes a third of the space, and NAME.pdf."""
+    figures.save(figure, out, name)
+    content = BytesIO()
+    with Image.open(out / f"{name}.png") as image:
+        image.convert("RGB").quantize(SHADES).save(content, "png", optimize=True)
+    write_bytes(out / f"{name}.png", content.getvalue())
 
 
 def _owner(name: str) -> str:

@@ -292,10 +292,10 @@ def _kept(columns: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 def _numbers(values: np.ndarray, log: bool) -> list[float | None]:
-    """Numbers in as few characters as a chart needs: 1/100 000 of their range is below a pixel."""
+    """Numbers in as few characters as a chart needs: 1/10 000 of their range is below a pixel."""
     finite = values[np.isfinite(values)]
     span = float(np.ptp(finite)) if len(finite) else 0.0
-    places = 5 - floor(log10(span)) if span and not log else None
+    places = 4 - floor(log10(span)) if span and not log else None
     return [_number(float(value), places) for value in values]
 
 

@@ -16,7 +16,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from windward.atomic import prepare, write_rows, write_text
-from windward.figures import save
 from windward.studies import plots, report
 from windward.studies.report import Chart, Section, Table
 from windward.studies.runs import execution, study_folder
@@ -99,7 +98,7 @@ def conduct(study: Study, settings: Any, console: Console) -> dict[str, Any]:
     with study_folder.writing(plan.out):
         title = f"{study.name}: {study.title}"
         figure = plots.draw(charts, title, study.columns)
-        save(figure, plan.out, study.figure or study.name)
+        plots.save(figure, plan.out, study.figure or study.name)
         write_rows(plan.out / ROWS, (short(row) for row in shown.rows))
         summary = write(
             plan, done, study.title, study.question, said, shown.sections, console, **shown.numbers

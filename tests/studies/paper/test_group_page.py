@@ -33,7 +33,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smoothing, "interquartile_band", few)
     monkeypatch.setattr(study_folder, "commit", lambda: "a commit")
     monkeypatch.setattr(plots, "draw", lambda *_, **__: None)
-    monkeypatch.setattr(group_study, "save", lambda *_: None)
+    monkeypatch.setattr(plots, "save", lambda *_: None)
 
 
 def _study(folder: Path, name: str = "hopper-pd3", **changes: Any) -> RobustTraining:
@@ -195,7 +195,7 @@ def _panels(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Any]]:
             )
 
     monkeypatch.setattr(plots, "draw", DRAW)
-    monkeypatch.setattr(group_study, "save", look)
+    monkeypatch.setattr(plots, "save", look)
     return found
 
 

@@ -1,14 +1,11 @@
 """The figure and the report page of an evaluation."""
 
-import io
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from windward.figures import panels
-from windward.studies import report
+from windward.studies import plots, report
 from windward.studies.evaluation import animation
 from windward.studies.evaluation import numbers as stats
 from windward.studies.evaluation.evaluate import (
@@ -20,7 +17,7 @@ from windward.studies.evaluation.evaluate import (
     Evaluation,
 )
 from windward.studies.report import Chart, Curve, Points, Section, Table, Text
-from windward.studies.stats import FEW, TOO_NARROW
+from windward.studies.stats import FEW, TOO_NARROW, counted
 
 MOST = 8  # curves of one chart at most
 DIFFERENCE = "adapted - base"
@@ -31,7 +28,6 @@ ABOUT = {
     ADAPTED: "the base policy inside RobustWrapper, with a fresh M for each seed that learns over "
     "its episodes; what exploration costs is counted",
 }
-COLOURS = {NOMINAL: "C7", BASE: "C0", GREEDY: "C2", ADAPTED: "C1"}
 
 
 def wind_of(settings: Evaluate, found: Evaluation) -> str:
@@ -63,42 +59,15 @@ def _largest(found: Evaluation) -> dict[str, np.ndarray]:
     return named
 
 
-def figure(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evaluate) -> bytes:
-    """Returns by episode, paired differences, and M: a PNG."""
-    drawing, (curves, pairs, parameters) = panels(3, width=4.6, height=3.8)
-    for policy, (mean, low, high) in _bands(found).items():
-        colour = COLOURS[policy]
-        x = np.arange(1, len(mean) + 1)
-        look = {"ls": "--"} if policy == NOMINAL else {}
-        curves.plot(x, mean, color=colour, label=policy, **look)
-        curves.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
-    curves.set(title="return by episode, 95 % bootstrap", xlabel="episode", ylabel="return")
-    curves.xaxis.get_major_locator().set_params(integer=True)
-    curves.legend(frameon=False)
-    pairs.axhline(0, color="grey", lw=1)
-    for i, each in enumerate(scopes.values()):
-        mean, low, high = each.difference.mean
-        pairs.plot(np.full(len(each.difference.each), i), each.difference.each, "o", color="C1",
-                   alpha=0.4, mew=0)  # fmt: skip
-        reach = [[mean - low], [high - mean]] if np.isfinite([low, high]).all() else None
-        pairs.errorbar(i + 0.15, mean, reach, fmt="s", color="black", capsize=4)
-    pairs.set_xticks(range(len(scopes)), [name.replace(" of ", "\nof ") for name in scopes])
-    pairs.set(title="adapted minus base, Student's 95 %", ylabel="difference in return",
-              xlim=(-0.5, 1.5))  # fmt: skip
-    for name, entry in _largest(found).items():
-        parameters.plot(found.trace.M_at, entry, lw=1, label=name)
-    if found.M:
-        parameters.set(title=f"largest entries of M, seed {found.seeds[0]}", xlabel="step")
-        parameters.legend(frameon=False, fontsize="x-small", ncols=2)
-    else:
-        parameters.plot(np.abs(found.trace.correction).max(axis=1), lw=0.5)
-        parameters.set(title=f"largest correction, seed {found.seeds[0]}", xlabel="step",
-                       ylabel="half ranges of the action")  # fmt: skip
-    drawing.suptitle(f"{settings.env}, {wind_of(settings, found)}, signal {found.signal}, "
-                    f"{len(found.seeds)} seed(s)", fontsize="medium")  # fmt: skip
-    image = io.BytesIO()
-    drawing.savefig(image, dpi=130, format="png")
-    return image.getvalue()
+def figure(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evaluate) -> Any:
+    """Returns by episode, paired differences, and M, or corrections of learners without M."""
+    charts = [
+        by_episode(found),
+        by_seed(found, scopes),
+        (_parameters(found) or _correction(found))[-1],
+    ]
+    title = f"{settings.env}, {wind_of(settings, found)}, signal {found.signal}, "
+    return plots.draw(charts, f"{title}{counted(len(found.seeds), 'seed')}")
 
 
 def write(
@@ -112,27 +81,17 @@ def write(
     """The page; `summary` is what summary.json holds."""
     sections: list[Section] = [
         *_animation(found),
-        *(_table(name, each, len(found.seeds)) for name, each in scopes.items()),
-        _by_episode(found),
-        _by_seed(found, scopes),
+        *(table(name, each, len(found.seeds)) for name, each in scopes.items()),
+        by_episode(found),
+        by_seed(found, scopes),
         *_parameters(found),
         *_signal(found),
         _counts(found),
         *_decisions(found),
         Text("How it was made", _story(found)),
     ]
-    own = (field.name for field in fields(settings))
-    chosen = {name: getattr(settings, name) for name in own}
-    facts = {
-        "command": summary["command"],
-        "seeds": ", ".join(map(str, found.seeds)),
-        "signal": found.signal,
-        "learner": found.learner,
-        "settings": "\n".join(
-            f"{name}: {value}" for name, value in chosen.items() if value is not None
-        ),
-        "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
-    }
+    more = {"seeds": ", ".join(map(str, found.seeds)), "signal": found.signal}
+    facts = report.facts(summary, **more, learner=found.learner)
     title = f"{settings.env}, {wind_of(settings, found)}: base against adapted"
     report.write(path, title, lead, sections, facts)
 
@@ -171,7 +130,8 @@ def _animation(found: Evaluation) -> list[report.Animation]:
     return [animation.section(found.scene, {policy: i for i, policy in enumerate(found.runs)})]
 
 
-def _table(name: str, each: stats.Numbers, seeds: int) -> Table:
+def table(name: str, each: stats.Numbers, seeds: int) -> Table:
+    """Returns over some of the episodes."""
     rows: list[list[report.Cell]] = [
         [policy, stats.text(row.mean, seeds), stats.text(row.tenth, seeds),
          f"{stats.number(row.worst)} (seed {row.worst_seed})"]
@@ -187,7 +147,8 @@ def _table(name: str, each: stats.Numbers, seeds: int) -> Table:
     )  # fmt: skip
 
 
-def _by_episode(found: Evaluation) -> Chart:
+def by_episode(found: Evaluation) -> Chart:
+    """The mean return of each policy."""
     curves = [
         Curve(policy, np.arange(1, len(mean) + 1), mean, low, high, dashed=policy == NOMINAL)
         for policy, (mean, low, high) in _bands(found).items()
@@ -197,7 +158,8 @@ def _by_episode(found: Evaluation) -> Chart:
     return Chart("Return by episode", "episode", "return", curves, note)
 
 
-def _by_seed(found: Evaluation, scopes: dict[str, stats.Numbers]) -> Chart:
+def by_seed(found: Evaluation, scopes: dict[str, stats.Numbers]) -> Chart:
+    """What adapting changed on each seed."""
     dots: list[Curve | Points] = [
         Points(name, found.seeds, each.difference.each) for name, each in scopes.items()
     ]
@@ -222,6 +184,13 @@ def _parameters(found: Evaluation) -> list[Chart]:
               f"The {len(entries)} largest of {int(np.prod(shape))}; M_i[j, k] acts from the k-th "
               "number of ŵ, i steps ago, on the j-th of the action."),
     ]  # fmt: skip
+
+
+def _correction(found: Evaluation) -> list[Chart]:
+    largest = np.abs(found.trace.correction).max(axis=1)
+    line = Curve("largest", np.arange(len(largest)), largest, thin=True)
+    title = f"Largest correction, seed {found.seeds[0]}"
+    return [Chart(title, "step", "half ranges of the action", [line])]
 
 
 def _signal(found: Evaluation) -> list[Chart]:

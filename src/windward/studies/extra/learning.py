@@ -27,8 +27,8 @@ from windward.agents import Settings as AgentSettings
 from windward.agents.checkpoints import AGENT, plain, refuse_other
 from windward.agents.threads import one_core_each
 from windward.atomic import prepare, write_rows, write_text
-from windward.studies import summary_page
-from windward.studies.extra.learning_curves import Curve, Job, draw, read, summarise, table
+from windward.studies import plots, report
+from windward.studies.extra.learning_curves import Curve, Job, charts, read, summarise, table
 from windward.studies.extra.sbx_ddpg import TASK
 from windward.studies.runs import study_folder
 from windward.studies.runs.locks import Lock
@@ -227,8 +227,9 @@ def run(study: Learning, console: Console) -> dict[str, Any]:
     groups = [list(same) for _, same in groupby(curves, lambda curve: curve.job[:2])]
     summaries = [summarise(group) for group in groups]
     peers = ("sbx-rl", "stable-baselines3") if find_spec("sbx") else ()
+    drawn, found = charts(groups), table(summaries, study.eval_episodes)
     with writing(out):
-        draw(groups, out, "learning")
+        plots.save(plots.draw(drawn, columns=2), out, "learning")
         written = study_folder.write_summary(
             out / "summary.json",
             command_line("windward run learning", study, Learning()),
@@ -236,7 +237,12 @@ def run(study: Learning, console: Console) -> dict[str, Any]:
             peers={name: version(name) for name in peers},
             curves=summaries,
         )
-    console.print(table(summaries, study.eval_episodes))
-    page = summary_page.write(out, "learning", SHOWS)
+        lead = "How well does D4PG learn, beside SBX's DDPG with the same settings?\n"
+        lead += f"Raw results: a curve of each run. {found.note}"
+        report.write(
+            out / "report.html", f"learning: {SHOWS}", lead, [found, *drawn], report.facts(written)
+        )
+    console.print(report.terminal(found))
+    page = out / "report.html"
     console.print(f"page: {page}   figure: {out / 'learning.png'}   raw results: {out}")
     return written

@@ -2,16 +2,15 @@
 
 import csv
 from functools import reduce
-from math import ceil
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from rich.table import Table
 
-from windward.figures import panels, save
-
-FINAL = 0.1  # the share of evaluations, the last ones, that make the final return
+from windward.studies import report
+from windward.studies.report import Cell, Chart, Table
+from windward.studies.report import Curve as Line
+from windward.studies.stats import FINAL
 
 
 class Job(NamedTuple):
@@ -95,26 +94,22 @@ def _text(number: float | None) -> str:
 
 def table(summaries: list[dict[str, Any]], episodes: int) -> Table:
     """The summaries; every run says how far it is."""
-    result = Table(
-        title=f"Final return: the mean of the last {FINAL:.0%} of evaluations",
-        caption=f"{episodes} episodes without noise an evaluation; worst: the lowest of those "
-        "evaluations, of any seed",
-    )
+    rows: list[list[Cell]] = [
+        [
+            each["env"], each["method"], _text(each["final_return"]),
+            _text(each["worst_evaluation"]),
+            ", ".join(f"{run['seed']}: {_text(run['final_return'])}" for run in each["runs"]),
+            ", ".join(dict.fromkeys(run["progress"] for run in each["runs"])),
+        ]
+        for each in summaries
+    ]  # fmt: skip
     columns = ("environment", "method", "mean", "worst", "each seed", "steps")
-    for column in columns:
-        side: Literal["left", "right"] = "left" if column in columns[:2] else "right"
-        result.add_column(column, justify=side, overflow="fold", no_wrap=column == "steps")
-    for summary in summaries:
-        runs = summary["runs"]
-        result.add_row(
-            summary["env"],
-            summary["method"],
-            _text(summary["final_return"]),
-            _text(summary["worst_evaluation"]),
-            "\n".join(f"{run['seed']}: {_text(run['final_return'])}" for run in runs),
-            "\n".join(run["progress"].removesuffix(" steps") for run in runs),
-        )
-    return result
+    note = (
+        f"{episodes} episodes without noise an evaluation; worst: the lowest of those evaluations, "
+        "of any seed."
+    )
+    return Table(f"Final return: the mean of the last {FINAL:.0%} of evaluations", columns, rows,
+                 note)  # fmt: skip
 
 
 def mean_curve(curves: list[Curve]) -> tuple[np.ndarray, np.ndarray]:
@@ -125,32 +120,21 @@ def mean_curve(curves: list[Curve]) -> tuple[np.ndarray, np.ndarray]:
     return common, np.mean([curve.column("eval_return")[where] for curve, where in pairs], axis=0)
 
 
-def draw(groups: list[list[Curve]], out: Path, name: str) -> None:
-    """NAME.png and NAME.pdf: a panel for each environment.
-
-    Thin lines are seeds, thick ones their mean. The first method on an environment has solid
-    lines, others dashed ones.
-    """
-    begun = [[curve for curve in group if curve.rows] for group in groups]
-    by_env: dict[str, list[list[Curve]]] = {}
-    for group in begun:
-        if group:
-            by_env.setdefault(group[0].job.env, []).append(group)
-    columns = min(2, len(by_env))
-    figure, every = panels(columns, width=5.5, height=3.6, rows=ceil(len(by_env) / columns))
-    for axes in every[len(by_env) :]:
-        axes.set_visible(False)
-    methods = list(dict.fromkeys(group[0].job.method for group in groups))
-    for axes, (env, there) in zip(every, by_env.items(), strict=False):
-        for group in there:
-            method = group[0].job.method
-            index = methods.index(method)
-            look: dict[str, Any] = {"color": f"C{index}", "ls": "--" if index else "-"}
-            for curve in group:
-                returns = curve.column("eval_return")
-                axes.plot(curve.column("steps"), returns, **look, lw=0.7, alpha=0.5)
-            seeds = f"{len(group)} seed{'s' * (len(group) > 1)}"
-            axes.plot(*mean_curve(group), **look, lw=2, label=f"{method}, {seeds}")
-        axes.set(title=env, xlabel="environment steps", ylabel="return without noise")
-        axes.legend(frameon=False)
-    save(figure, out, name)
+def charts(groups: list[list[Curve]]) -> list[Chart]:
+    """One for each environment: thin lines are seeds, thick ones their mean."""
+    by_env: dict[str, list[Line]] = {}
+    first = groups[0][0].job.method
+    for group in groups:
+        begun = [curve for curve in group if curve.rows]
+        if begun:
+            job = begun[0].job
+            runs = [(curve.column("steps"), curve.column("eval_return")) for curve in begun]
+            dashed = job.method != first
+            mean = Line(job.method, *mean_curve(begun), dashed=dashed)
+            each = report.joined(f"{job.method}, each seed", runs, dashed=dashed)
+            by_env.setdefault(job.env, []).extend((mean, each))
+    note = "The mean is drawn where all seeds have been evaluated."
+    return [
+        Chart(env, "environment steps", "return without noise", lines, note)
+        for env, lines in by_env.items()
+    ]

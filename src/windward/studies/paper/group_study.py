@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from windward.atomic import write_rows
-from windward.figures import save
 from windward.studies import plots, report
 from windward.studies.paper import group_page, planning
 from windward.studies.paper import groups as grouping
@@ -93,7 +92,8 @@ def write(out: Path, found: Found, command: str, console: Console) -> dict[str, 
         for name, charts in page.figures().items():
             if charts:
                 raw = name == "raw"
-                save(plots.draw(charts, found.title, 4 if raw else 3, alike=raw), out, name)
+                figure = plots.draw(charts, found.title, 4 if raw else 3, alike=raw)
+                plots.save(figure, out, name)
             else:  # of an earlier command that showed them
                 for kind in ("png", "pdf"):
                     (out / f"{name}.{kind}").unlink(missing_ok=True)
