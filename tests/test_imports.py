@@ -3,7 +3,7 @@
 types, checks, figures, atomic, files < core < linear, policies < simulators < envs < diagnosis
 < adapt < agents < studies < bench < cli. A module may import from layers before its own and from
 its own part; linear and policies do not know each other. Within studies it is
-stats < report < plots, spec < runs < run, compare < evaluation < paper < extra < diagnosis,
+stats, text < report < plots, spec < runs < run, compare < evaluation < paper < extra < diagnosis,
 recovery.
 The top-level ``windward/__init__.py`` gathers public names and is exempt; to import it is to import
 all that it gathers, so only layers after those may.
@@ -29,7 +29,7 @@ LAYERS = [
     {"cli", "__main__"},
 ]
 STUDIES = [
-    {"stats"},
+    {"stats", "text"},
     {"report"},
     {"plots", "spec"},
     {"runs"},

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from windward.studies import report
-from windward.studies.report import Cell, Chart, Curve, Picture, Points, Section, Table, Text
+from windward.studies.report import Chart, Curve, Picture, Points, Section, Table, Text
+from windward.studies.text import Cell
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from windward.atomic import prepare
-from windward.studies import report, stats
+from windward.studies import report, stats, text
 from windward.studies.report import Chart, Curve, Section, Table, Text
 from windward.studies.runs.origin import versions
 from windward.studies.runs.study_folder import read_rows
@@ -248,7 +248,7 @@ def run(settings: Compare, console: Console) -> None:
     lead = f"{names[0]} (first) beside {names[1]} (second).\n{found}"
     command = shlex.join(("windward", "compare", *names))
     command += f" --out {shlex.quote(str(settings.out))}" if settings.out else ""
-    facts = report.facts({"command": command, "versions": versions()})
+    facts = text.facts({"command": command, "versions": versions()})
     del facts["commit"]  # of two results there is none
     report.write(out / "report.html", "Two results side by side", lead, sections, facts)
     console.print(f"page: {out / 'report.html'}", highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from windward import figures
 from windward.atomic import write_bytes
 from windward.studies import report
 from windward.studies.report import Chart, Curve, Points
-from windward.studies.stats import Drawing
+from windward.studies.stats import Band, Drawing
 
 FEW_POINTS = 12
 """points up to which a curve has markers and error bars in place of a band"""
@@ -21,6 +21,8 @@ FEW_NAMES = 4
 """names up to which a legend stands inside of the axes"""
 MANY = 40
 """dots of one x from which on they are drawn faintly"""
+POINTS = 200
+"""of the grid that are drawn"""
 SHADES = 128
 """colours of a PNG"""
 COLOURS = 10
@@ -138,12 +140,14 @@ IQM = (
 
 
 def bands(drawn: Mapping[str, Drawing], kind: str, dashed: Collection[str]) -> list[Curve]:
-    """The "mean" or "iqm" of groups of runs, with their bands."""
-    return [
-        Curve(name, band.x, band.y, band.low, band.high, dashed=name in dashed)
-        for name, each in drawn.items()
-        for band in (getattr(each, kind),)
-    ]
+    """The "mean" or "iqm" of groups of runs, with their bands, at some points of the grid."""
+    curves = []
+    for name, each in drawn.items():
+        band: Band = getattr(each, kind)
+        at = np.unique(np.linspace(0, len(band.x) - 1, POINTS).astype(int))
+        x, y, low, high = (part[at] for part in (band.x, band.y, band.low, band.high))
+        curves.append(Curve(name, x, y, low, high, dashed=name in dashed))
+    return curves
 
 
 def every_run(drawn: Mapping[str, Drawing], dashed: Collection[str]) -> list[Curve]:

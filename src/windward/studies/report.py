@@ -5,10 +5,9 @@ The same content gives the same bytes: there is no clock here; a date is a fact 
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from math import floor, isfinite, log10
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,10 @@ from rich.markup import escape
 from rich.table import Table as Terminal
 
 from windward.atomic import write_text
+from windward.studies.text import Cell, is_number, written
 
 POINTS = 2000  # that a curve keeps at most: more than a screen has columns
 IMAGES = {b"\x89PNG\r\n\x1a\n": "png", b"GIF87a": "gif", b"GIF89a": "gif", b"\xff\xd8\xff": "jpeg"}
-
-Cell = str | float | np.number | None
-"""What a table holds: text, a number, or nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +83,6 @@ class Chart:
     log_y: bool = False
     top: float | None = None
     """where the figure ends above: a run that diverges would flatten the others"""
-
-
-def noted(chart: Chart, more: str) -> Chart:
-    """The chart with more said below it."""
-    return replace(chart, note=chart.note + more)
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,42 +159,14 @@ def write(
     write_text(path, page.encode("ascii", "xmlcharrefreplace").decode("ascii") + "\n")
 
 
-def facts(summary: Mapping[str, Any], **more: str) -> dict[str, str]:
-    """How a result was made, for the end of its page."""
-    runs = summary.get("commits_of_runs")
-    return {
-        "command": str(summary.get("command", "unknown")),
-        **more,
-        **{name: "\n".join(lines(summary[name])) for name in ("settings", "versions")
-           if summary.get(name)},
-        "commit": str(summary.get("commit") or "unknown"),
-        **({"commits of runs": "\n".join(runs)} if runs else {}),
-    }  # fmt: skip
-
-
-def lines(settings: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Settings, one a line, those inside others by their path.
-
-    >>> lines({"h": 5, "agent": {"sigma": 0.1}, "out": None})
-    ['h: 5', 'agent.sigma: 0.1']
-    """
-    found = []
-    for name, value in settings.items():
-        if isinstance(value, Mapping) and value:
-            found += lines(value, f"{prefix}{name}.")
-        elif value is not None:
-            found.append(f"{prefix}{name}: {value}")
-    return found
-
-
 def terminal(table: Table) -> Terminal:
     """The same table for a terminal."""
     shown = Terminal(title=escape(table.title), caption=escape(table.note) or None)
     for i, column in enumerate(table.columns):
-        number = any(_is_number(row[i]) for row in table.rows)
+        number = any(is_number(row[i]) for row in table.rows)
         shown.add_column(escape(column), justify="right" if number else "left")
     for row in table.rows:
-        shown.add_row(*(escape(_cell(cell)) for cell in row))
+        shown.add_row(*(escape(written(cell)) for cell in row))
     return shown
 
 
@@ -223,9 +187,9 @@ def _view(section: Section) -> dict[str, Any]:
             }
         case Table():
             columns = range(len(section.columns))
-            view["numeric"] = [any(_is_number(row[i]) for row in section.rows) for i in columns]
+            view["numeric"] = [any(is_number(row[i]) for row in section.rows) for i in columns]
             view["columns"] = section.columns
-            view["rows"] = [[_cell(cell) for cell in row] for row in section.rows]
+            view["rows"] = [[written(cell) for cell in row] for row in section.rows]
         case Text():
             view["paragraphs"] = section.paragraphs
         case Picture():
@@ -304,30 +268,6 @@ def _number(value: float, places: int | None) -> float | None:
         return None
     short = float(f"{value:.6g}") if places is None else round(float(f"{value:.9g}"), places)
     return int(short) if short.is_integer() and abs(short) < 1e15 else short
-
-
-def _is_number(cell: Cell) -> bool:
-    return isinstance(cell, Real) and not isinstance(cell, bool)
-
-
-def _cell(cell: Cell) -> str:
-    """The text of a cell: of a float four digits, and all those before the point.
-
-    >>> [_cell(each) for each in (12345.678, 0.012345, -2.0, 3000, 1e-9, None, "text")]
-    ['12,346', '0.01235', '-2.000', '3,000', '1.000e-09', '–', 'text']
-    """
-    if cell is None:
-        return "–"
-    if not isinstance(cell, Real) or isinstance(cell, bool):
-        return str(cell)
-    if isinstance(cell, Integral):
-        return f"{int(cell):,}"
-    value = float(cell)
-    if not isfinite(value) or value == 0:
-        return f"{value:g}"
-    if not 1e-4 <= abs(value) < 1e7:
-        return f"{value:.3e}"
-    return f"{value:,.{max(0, 3 - floor(log10(abs(value))))}f}"
 
 
 def _data_uri(picture: Picture) -> str:

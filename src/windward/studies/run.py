@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from windward.atomic import prepare, write_rows, write_text
-from windward.studies import plots, report
+from windward.studies import plots, report, text
 from windward.studies.report import Chart, Section, Table
 from windward.studies.runs import execution, study_folder
 from windward.studies.runs.pool import Outcome
@@ -249,6 +249,6 @@ def write(
     )  # fmt: skip
     page = plan.out / "report.html"
     lead = f"{question}\n{found}"
-    report.write(page, f"{plan.name}: {title}", lead, sections, report.facts(summary))
+    report.write(page, f"{plan.name}: {title}", lead, sections, text.facts(summary))
     console.print(f"page: {page}   raw results: {plan.out / ROWS}", highlight=False, soft_wrap=True)
     return summary

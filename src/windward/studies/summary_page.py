@@ -13,9 +13,10 @@ import tyro
 from rich.console import Console
 
 from windward.atomic import prepare
-from windward.studies import report
+from windward.studies import report, text
 from windward.studies.compare import read
-from windward.studies.report import Cell, Picture, Section, Table
+from windward.studies.report import Picture, Section, Table
+from windward.studies.text import Cell
 
 PAGE, OF_STUDY = "summary.html", "report.html"
 FACTS = ("command", "settings", "versions", "commit", "commits_of_runs", "found", "x_label")
@@ -106,7 +107,7 @@ def write(folder: Path, title: str | None = None, about: str = "", file: str = O
     raw = "Raw results lie beside this page."
     lead = "\n".join(filter(None, (about, str(summary.get("found", "")) or raw)))
     page = prepare(folder) / file
-    report.write(page, title or folder.resolve().name, lead, sections, report.facts(summary))
+    report.write(page, title or folder.resolve().name, lead, sections, text.facts(summary))
     return page
 
 

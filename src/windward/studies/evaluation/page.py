@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from windward.studies import plots, report
+from windward.studies import plots, report, text
 from windward.studies.evaluation import animation
 from windward.studies.evaluation import numbers as stats
 from windward.studies.evaluation.evaluate import (
@@ -18,6 +18,7 @@ from windward.studies.evaluation.evaluate import (
 )
 from windward.studies.report import Chart, Curve, Points, Section, Table, Text
 from windward.studies.stats import FEW, TOO_NARROW, counted
+from windward.studies.text import Cell
 
 MOST = 8  # curves of one chart at most
 DIFFERENCE = "adapted - base"
@@ -91,7 +92,7 @@ def write(
         Text("How it was made", _story(found)),
     ]
     more = {"seeds": ", ".join(map(str, found.seeds)), "signal": found.signal}
-    facts = report.facts(summary, **more, learner=found.learner)
+    facts = text.facts(summary, **more, learner=found.learner)
     title = f"{settings.env}, {wind_of(settings, found)}: base against adapted"
     report.write(path, title, lead, sections, facts)
 
@@ -114,7 +115,7 @@ def _story(found: Evaluation) -> list[str]:
 
 def _decisions(found: Evaluation) -> list[Table]:
     """What replays or the guard said, seed by seed."""
-    rows: list[list[report.Cell]] = [
+    rows: list[list[Cell]] = [
         [str(seed), text]
         for seed, said in zip(found.seeds, found.decisions, strict=True)
         for text in said
@@ -132,7 +133,7 @@ def _animation(found: Evaluation) -> list[report.Animation]:
 
 def table(name: str, each: stats.Numbers, seeds: int) -> Table:
     """Returns over some of the episodes."""
-    rows: list[list[report.Cell]] = [
+    rows: list[list[Cell]] = [
         [policy, stats.text(row.mean, seeds), stats.text(row.tenth, seeds),
          f"{stats.number(row.worst)} (seed {row.worst_seed})"]
         for policy, row in each.rows.items()
@@ -217,7 +218,7 @@ def _signal(found: Evaluation) -> list[Chart]:
 
 def _counts(found: Evaluation) -> Table:
     adapted = found.runs[ADAPTED]
-    rows: list[list[report.Cell]] = [
+    rows: list[list[Cell]] = [
         ["steps of the adapted policy", int(adapted.lengths.sum())],
         ["actions cut off at the bounds", int(adapted.clipped.sum())],
     ]

@@ -27,7 +27,7 @@ from windward.agents import Settings as AgentSettings
 from windward.agents.checkpoints import AGENT, plain, refuse_other
 from windward.agents.threads import one_core_each
 from windward.atomic import prepare, write_rows, write_text
-from windward.studies import plots, report
+from windward.studies import plots, report, text
 from windward.studies.extra.learning_curves import Curve, Job, charts, read, summarise, table
 from windward.studies.extra.sbx_ddpg import TASK
 from windward.studies.runs import study_folder
@@ -240,7 +240,7 @@ def run(study: Learning, console: Console) -> dict[str, Any]:
         lead = "How well does D4PG learn, beside SBX's DDPG with the same settings?\n"
         lead += f"Raw results: a curve of each run. {found.note}"
         report.write(
-            out / "report.html", f"learning: {SHOWS}", lead, [found, *drawn], report.facts(written)
+            out / "report.html", f"learning: {SHOWS}", lead, [found, *drawn], text.facts(written)
         )
     console.print(report.terminal(found))
     page = out / "report.html"

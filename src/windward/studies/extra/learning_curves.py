@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from windward.studies import report
-from windward.studies.report import Cell, Chart, Table
+from windward.studies.report import Chart, Table
 from windward.studies.report import Curve as Line
 from windward.studies.stats import FINAL
+from windward.studies.text import Cell
 
 
 class Job(NamedTuple):

@@ -21,7 +21,7 @@ from windward import checks
 from windward.agents import Settings as AgentSettings
 from windward.agents.threads import one_core_each
 from windward.atomic import prepare
-from windward.studies import report
+from windward.studies import report, text
 from windward.studies.paper import groups, planning
 from windward.studies.paper import training as robust_training
 from windward.studies.paper.groups import Size, size_of
@@ -297,7 +297,7 @@ def write(
         )  # fmt: skip
         lead = f"Which sigma, eta and weight decay suit MF-GPC in {name}?\n{found}"
         sections = _sections(rows, study)
-        report.write(out / "report.html", f"tune {name}", lead, sections, report.facts(summary))
+        report.write(out / "report.html", f"tune {name}", lead, sections, text.facts(summary))
     console.print(report.terminal(_table(f"{name}: the best points", rows[:BEST])))
     console.print(BASELINE)
     console.print(f"as a study, on other seeds: {escape(study)}", highlight=False, soft_wrap=True)

@@ -1,15 +1,17 @@
 """The page and the figures of a study of groups."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from windward.studies import plots, report
+from windward.studies import plots, report, text
 from windward.studies.paper import groups as grouping
 from windward.studies.paper.groups import BASELINE, Found, Group
-from windward.studies.report import Cell, Chart, Curve, Section, Table, Text
+from windward.studies.report import Chart, Curve, Section, Table, Text
 from windward.studies.runs import store
 from windward.studies.stats import FEW, FINAL, TOO_NARROW, Drawing, Raw, counted, span
+from windward.studies.text import Cell
 
 COLUMNS = {
     "train_return": ("Return while training, with exploration", "return"),
@@ -52,7 +54,7 @@ class Page:
         sections += [iqm, every, *self._unchosen(), *self._columns(), *self._choice()]
         sections.append(self._runs())
         scale = f"{found.settings.scale}: {counted(self.size.seeds, 'seed')}, "
-        facts = report.facts(summary, scale=f"{scale}{self.size.steps:,} {self.label}")
+        facts = text.facts(summary, scale=f"{scale}{self.size.steps:,} {self.label}")
         title = f"{found.entry.name}: {found.entry.title}"
         report.write(path, title, "\n".join((question(found), *lead)), sections, facts)
 
@@ -91,7 +93,7 @@ class Page:
         if short:
             note += f" Not all runs reach the end: {'; '.join(short)}."
         mean, iqm, every = plots.three(drawn, title, self.label, "return", self.found.baselines)
-        return [*(report.noted(each, note) for each in (mean, iqm)), every]
+        return [*(replace(each, note=each.note + note) for each in (mean, iqm)), every]
 
     def _unchosen(self) -> list[Section]:
         """What there is of groups that are not shown: in raw.png they are panels beside these."""
