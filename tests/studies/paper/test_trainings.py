@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -391,6 +392,16 @@ def test_the_worst_runs_can_be_left_out_of_the_bands_but_are_there(tmp_path: Pat
     np.testing.assert_allclose(drawing.mean.y, on_grid([(x, y)], 300_000.0)[1][0])
 
 
+def test_a_plan_goes_by_finished_runs(
+    done: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Of a longer study of the same groups: at the pace that their runs had."""
+    study = replace(_study(done, steps=10_000), out=tmp_path)
+    catalogue.run(replace(study, how=replace(study.how, dry_run=True)), Console(width=200))
+    assert "core-hours (by finished runs)" in " ".join(capsys.readouterr().out.split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_to_draw_is_told(tmp_path: Path, console: Console) -> None:
     study = _study(tmp_path)
     with pytest.raises(ValueError, match="there is nothing to draw"):
@@ -403,35 +414,12 @@ def test_a_plan_says_what_it_costs_and_does_nothing(
     monkeypatch.chdir(tmp_path)
     main(["run", "ant-pd3", "--scale", "paper", "--dry-run"])
     out = " ".join(capsys.readouterr().out.split())
-    assert "core-hours" in out
+    assert "what baseline and MF-GPC PD3 take is known once a run is finished" in out
     assert "15,000,000" in out
     # 1e6 transitions of Ant-v5: 4 bytes of 2·105 + 8 + 2 numbers, and the process.
     need = (4 * 1e6 * 220 + planning.PROCESS) / 2**30
     assert f"{need:.1f} GiB of memory each" in out
     assert not list(tmp_path.iterdir())
-
-
-def test_the_costs_in_the_docs_are_those_that_a_plan_computes(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "studies.md").read_text()
-    total, seen = 0.0, set()
-    for name, entry in ENTRIES.items():
-        settings = replace(entry.default, scale="paper")
-        made = robust_training.make_groups(settings, size_of(settings, entry))
-        hours = {True: 0.0, False: 0.0}
-        every = [run for group in made for run in (*group.judged, *group.shown)]
-        for group in made:
-            for run in (*group.judged, *group.shown):
-                mine = run.goal / planning.speed(run, tmp_path, [])[0] / 3600
-                hours[group.method == "baseline"] += mine
-                total += 0.0 if run.name in seen else mine
-                seen.add(run.name)
-        memory = max(planning.memory(run) for run in every) / 2**30
-        row = (
-            f"| `{name}` | {len(every)} | {hours[True]:.0f} | {hours[False]:.0f} | "
-            f"{memory:.1f} GiB |"
-        )
-        assert row in page
-    assert f"are {total:,.0f} core-hours" in page
 
 
 @pytest.mark.parametrize(
@@ -527,7 +515,8 @@ def test_the_speeds_of_plans_are_those_of_runs_in_the_repository() -> None:
             signal = settings["agent"].get("robust", {}).get("signal")
             if seconds:
                 seen.setdefault((settings["env"], signal), []).append(units / seconds)
-    told = {(env, each): v for env, row in planning.SPEEDS.items() for each, v in row.items()}
+    speeds = runpy.run_path(str(ROOT / "tools" / "paper_costs.py"))["SPEEDS"]
+    told = {(env, each): v for env, row in speeds.items() for each, v in row.items()}
     assert told.keys() == seen.keys()
     for key, speed in told.items():
         assert min(seen[key]) - 0.5 <= speed <= max(seen[key]) + 0.5, key

@@ -136,7 +136,7 @@ def test_a_command_that_is_stopped_leaves_no_process_and_the_next_goes_on(
 ) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    environ = os.environ | {"PYTHONPATH": str(ROOT)}
+    environ = os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     command = subprocess.Popen([sys.executable, str(script), str(tmp_path)], env=environ)
     while len(list(tmp_path.glob("waiting-*"))) < 2:
         time.sleep(0.05)

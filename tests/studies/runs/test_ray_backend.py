@@ -185,6 +185,7 @@ def test_a_study_on_ray_is_the_same_as_here(tmp_path: Path, console: Console) ->
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of Ray's own nodes, beside JAX
 def test_a_node_that_dies_in_the_middle_costs_nothing_but_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

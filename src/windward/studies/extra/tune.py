@@ -182,12 +182,11 @@ def study_with(study: RobustTraining, point: dict[str, float]) -> str:
 
 def _plan(tuning: Tune, example: Run, rungs: list[int], console: Console) -> None:
     """What would be run: all of it if no point were ended early."""
-    rate, source = planning.speed(example, tuning.study.how.runs, [])
     most = tuning.points * tuning.runs_each
     console.print(
         f"{tuning.points} points, {tuning.runs_each} seed(s) each from {FIRST} on, compared after "
         f"{', '.join(f'{count:,}' for count in rungs)} steps; at most "
-        f"{most * example.goal / rate / 3600:.1f} core-hours (steps/s: {source}), "
+        f"{most * example.goal:,} steps in all, "
         f"{planning.memory(example) / 2**30:.1f} GiB of memory each",
         highlight=False,
     )

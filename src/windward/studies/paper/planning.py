@@ -16,18 +16,6 @@ from windward.studies.spec import Execution, Run
 
 PROCESS = 850 * 2**20
 """bytes of a process before its replay: Python, JAX, MuJoCo and compiled programs"""
-HOPPER = "windward/NoisyHopper-v0"
-SPEEDS: dict[str, dict[str | None, float]] = {
-    HOPPER: {None: 575.0, "pd1": 544.0, "pd2": 464.0, "pd3": 479.0},
-    "Hopper-v5": {None: 584.0, "pd2": 491.0},
-    "windward/NoisyWalker2d-v0": {None: 605.0, "pd2": 510.0, "pd3": 496.0},
-    "windward/NoisyAnt-v0": {None: 470.0, "pd2": 408.0, "pd3": 436.0},
-    "windward/NoisyHalfCheetah-v0": {None: 639.0, "pd1": 425.0},
-    "windward/SinePendulum-v0": {None: 626.0, "pd3": 514.0},
-    "windward/FGSMPendulum-v0": {None: 640.0, "pd3": 598.0},
-}
-"""steps in a second of one core, by environment and signal: medians over finished runs in
-docs/results/training, all of one kind of machine; a later one was up to twice as fast"""
 
 
 @cache
@@ -55,25 +43,11 @@ def memory(run: Run) -> int:
     return PROCESS + replay(run)
 
 
-def signal_of(run: Run) -> str | None:
-    """The pseudo-disturbance of a run; None of a baseline."""
-    robust = run.settings.get("agent", {}).get("robust", run.settings)
-    signal: str | None = robust.get("signal")
-    return signal
-
-
-def speed(run: Run, root: Path, alike: Sequence[Run]) -> tuple[float, str]:
-    """(steps a second of one core, where that is known from): finished runs like it, or Hopper."""
-    found = [store.finished(each, root) for each in alike]
-    timed = [each.pace for each in found if each is not None and each.pace.seconds > 0]
-    if timed:
-        return median(pace.units / pace.seconds for pace in timed), "finished runs"
-    if "agent" not in run.settings:
-        return 2.0, "a guess"
-    env, signal = run.settings["env"], signal_of(run)
-    if signal in SPEEDS.get(env, {}):
-        return SPEEDS[env][signal], "measured"
-    return SPEEDS[HOPPER][signal], "Noisy Hopper's: a guess"
+def speed(root: Path, alike: Sequence[Run]) -> float | None:
+    """Steps a second of one core, the median of finished runs; None if none is finished."""
+    found = [store.mark(each, root) for each in alike]
+    paces = [each.pace for each in found if each is not None and each.pace.seconds > 0]
+    return median(pace.units / pace.seconds for pace in paces) if paces else None
 
 
 def left(group: Group, rivals: int, size: Size, root: Path) -> int:
@@ -92,7 +66,7 @@ def show(groups: Sequence[Group], size: Size, how: Execution, study: str, consol
     table = Table(title=f"{study}: what would be run")
     for column in ("group", "to choose", "to show", "steps each", "finished", "steps/s", "hours"):
         table.add_column(column, justify="left" if column == "group" else "right")
-    hours, disk, largest, sources = 0.0, 0, 0, set()
+    hours, disk, largest, unknown = 0.0, 0, 0, []
     methods = [group.method for group in groups]
     for group in groups:
         alike = [
@@ -101,29 +75,34 @@ def show(groups: Sequence[Group], size: Size, how: Execution, study: str, consol
             if each.method == group.method
             for run in each.shown + each.judged
         ]
-        rate, source = speed(group.shown[0], how.runs, alike)
-        sources.add(source)
-        every = [*group.judged, *group.shown]
-        rivals = methods.count(group.method)
-        mine = left(group, rivals, size, how.runs) / rate / 3600
-        hours += mine
+        rate, every = speed(how.runs, alike), [*group.judged, *group.shown]
+        mine = left(group, methods.count(group.method), size, how.runs)
+        if rate is not None:
+            hours += mine / rate / 3600
+        elif mine:
+            unknown.append(group.method)
         disk += sum(replay(run) for run in every)
         largest = max(largest, *(memory(run) for run in every))
         done = sum(store.finished(run, how.runs) is not None for run in every)
+        known = ("–", "–") if rate is None else (f"{rate:.0f}", f"{mine / rate / 3600:.1f}")
         table.add_row(
             group.name, str(len(group.judged)), str(len(group.shown)), f"{group.goal:,}",
-            f"{done} of {len(every)}", f"{rate:.0f}", f"{mine:.1f}",
+            f"{done} of {len(every)}", *known,
         )  # fmt: skip
     console.print(table)
     jobs = execution.at_once(how, max(1, largest))
     if not size.all_groups and any(group.judged for group in groups):
         console.print("of each method only the group that does best on the first is shown; hours "
                       "are shared out evenly")  # fmt: skip
+    told = f"{hours:.1f} core-hours (by finished runs); "
+    local = how.backend == "local"
+    told += f"{hours / jobs:.1f} hours with {jobs} at once" if local else "as Ray tasks"
+    if unknown:
+        names = " and ".join(dict.fromkeys(unknown))
+        told = f"what {names} take is known once a run is finished (`windward list` has the usual "
+        told += f"time at laptop scale); {jobs} at once"
     console.print(
-        f"{hours:.1f} core-hours (steps/s: {', '.join(sorted(sources))}); "
-        + (f"{hours / jobs:.1f} hours with {jobs} at once" if how.backend == "local" else "as Ray "
-           "tasks")
-        + f"; {largest / 2**30:.1f} GiB of memory each; up to {disk / 2**30:.1f} GiB of disk in "
-        f"{how.runs}",
+        f"{told}; {largest / 2**30:.1f} GiB of memory each; up to {disk / 2**30:.1f} GiB of disk "
+        f"in {how.runs}",
         highlight=False,
-    )  # fmt: skip
+    )

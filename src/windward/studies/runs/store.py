@@ -41,9 +41,15 @@ class Done(NamedTuple):
 
 def finished(run: Run, root: Path) -> Done | None:
     """The finished mark of a run, if it has come as far as this one's goal."""
+    done = mark(run, root)
+    return done if done is not None and done.goal >= run.goal else None
+
+
+def mark(run: Run, root: Path) -> Done | None:
+    """The finished mark of a run, however far it had to go then."""
     try:
         found = json.loads((run.folder(root) / FINISHED).read_text())
-        done = Done(found["goal"], Pace(*found["pace"]), tuple(found["warned"]))
+        return Done(found["goal"], Pace(*found["pace"]), tuple(found["warned"]))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -51,7 +57,6 @@ def finished(run: Run, root: Path) -> Done | None:
             f"{run.folder(root) / FINISHED} is damaged ({error!r}): delete it, and the run goes on "
             "from its checkpoint"
         ) from error
-    return done if done.goal >= run.goal else None
 
 
 def failed(run: Run, root: Path) -> bool:
