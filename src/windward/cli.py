@@ -210,17 +210,31 @@ def _list(settings: List, console: Console) -> None:
         _list_channels(settings.env, console)
         return
     table = Table(title="windward run STUDY")
-    for column in ("study", "shows", "time on 2 cores"):
+    for column in ("study", "shows", "time on 2 cores", "in docs/results"):
         table.add_column(column)
-    for study in STUDIES.values():
-        table.add_row(study.name, study.shows, study.time)
-    for entry in trainings.ENTRIES.values():
-        table.add_row(entry.name, entry.shows, entry.time)
+    for study in (*EVERY, *trainings.ENTRIES.values()):
+        table.add_row(study.name, study.shows, study.time, _kept(study.name))
     console.print(table)
     console.print("Disturbances, as text for Disturbed or the command line:", style="bold")
     console.print(escape(envs.available()), highlight=False)
     console.print("Environments (gym.make):", style="bold")
     console.print("\n".join(f"  {name}" for name in envs.IDS), highlight=False)
+
+
+def _kept(name: str) -> str:
+    """What a checkout has of a study, and what that took."""
+    path = Path(__file__).parents[2] / "docs" / "results" / name / "summary.json"
+    if not path.is_file():
+        return "–"
+    summary = json.loads(path.read_text())
+    size, hours = summary.get("size", summary["settings"]), summary.get("core_hours")
+    told = []
+    if isinstance(size.get("seeds"), int):
+        told.append(f"{size['seeds']} seeds")
+    if isinstance(steps := size.get("steps", size.get("T")), int):
+        told.append(f"{steps:,} {summary.get('x_label', 'steps').split()[-1]}")
+    told += [f"{hours:g} core-hours"] if hours else []
+    return ", ".join(told) or "yes"
 
 
 def _list_channels(env_id: str, console: Console) -> None:

@@ -35,7 +35,7 @@ OF = ("env", "cost", "rates", "method", "d_x", "T", "seed")
 """columns that say what a row of a summary is of"""
 HIGHER, LOWER = ", higher", ", lower"
 APART = ("settings", "versions", "size", "command", "commit", "found", "groups", "failed",
-         "commits_of_runs", "M", "seeds", "decisions")  # fmt: skip
+         "commits_of_runs", "core_hours", "M", "seeds", "decisions")  # fmt: skip
 """parts of a summary that are no numbers to be held against each other"""
 
 

@@ -20,7 +20,7 @@ from windward.studies import plots, report, text
 from windward.studies.report import Chart, Section, Table
 from windward.studies.runs import execution, study_folder
 from windward.studies.runs.pool import Outcome
-from windward.studies.runs.store import CURVES, commits, curve, finished
+from windward.studies.runs.store import CURVES, commits, core_hours, curve, finished
 from windward.studies.spec import (
     SMOKE,
     Computed,
@@ -243,9 +243,10 @@ def write(
     **content: Any,
 ) -> dict[str, Any]:
     """summary.json and report.html; call it within `study_folder.writing`."""
+    runs, root = [each.run for each in done], plan.settings.how.runs
     summary = study_folder.write_summary(
         prepare(plan.out) / study_folder.RESULTS, plan.command, plan.settings, found=found,
-        commits_of_runs=commits([each.run for each in done], plan.settings.how.runs), **content,
+        commits_of_runs=commits(runs, root), core_hours=core_hours(runs, root), **content,
     )  # fmt: skip
     page = plan.out / "report.html"
     lead = f"{question}\n{found}"

@@ -19,7 +19,16 @@ from windward.studies.report import Picture, Section, Table
 from windward.studies.text import Cell
 
 PAGE, OF_STUDY = "summary.html", "report.html"
-FACTS = ("command", "settings", "versions", "commit", "commits_of_runs", "found", "x_label")
+FACTS = (
+    "core_hours",
+    "command",
+    "settings",
+    "versions",
+    "commit",
+    "commits_of_runs",
+    "found",
+    "x_label",
+)
 LONG = 120
 """characters of a cell at most"""
 

@@ -38,7 +38,7 @@ def written(cell: Cell) -> str:
 
 def facts(summary: Mapping[str, Any], **more: str) -> dict[str, str]:
     """How a result was made, for the end of its page."""
-    runs = summary.get("commits_of_runs")
+    runs, hours = summary.get("commits_of_runs"), summary.get("core_hours")
     return {
         "command": str(summary.get("command", "unknown")),
         **more,
@@ -46,6 +46,7 @@ def facts(summary: Mapping[str, Any], **more: str) -> dict[str, str]:
            if summary.get(name)},
         "commit": str(summary.get("commit") or "unknown"),
         **({"commits of runs": "\n".join(runs)} if runs else {}),
+        **({"time": f"{hours:g} core-hours"} if hours else {}),
     }  # fmt: skip
 
 

@@ -495,9 +495,13 @@ def test_a_study_that_is_killed_again_and_again_ends_like_one_that_went_through(
         process.wait()
     assert command(torn).wait() == 0
     assert command(whole).wait() == 0
-    for name in ("summary.json", "curves.csv"):
-        one, two = ((each / "out/studies/pendulum-sine-smoke" / name) for each in (torn, whole))
-        assert one.read_bytes() == two.read_bytes()
+    folders = [each / "out/studies/pendulum-sine-smoke" for each in (torn, whole)]
+    one, two = ((each / "curves.csv").read_bytes() for each in folders)
+    assert one == two
+    summaries = [json.loads((each / "summary.json").read_text()) for each in folders]
+    for each in summaries:
+        del each["core_hours"]  # which is of no result
+    assert summaries[0] == summaries[1]
 
 
 def test_the_speeds_of_plans_are_those_of_runs_in_the_repository() -> None:

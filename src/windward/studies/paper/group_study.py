@@ -88,6 +88,7 @@ def write(out: Path, found: Found, command: str, console: Console) -> dict[str, 
     said = verdicts(found)
     page = group_page.Page(found, drawn)
     shown = [run for group in found.show for run in group.shown]
+    judged = [run for group in found.every for run in group.judged]
     with study_folder.writing(out):
         for name, charts in page.figures().items():
             if charts:
@@ -102,6 +103,7 @@ def write(out: Path, found: Found, command: str, console: Console) -> dict[str, 
             out / study_folder.RESULTS, command, settings, found=" ".join(said),
             size=asdict(found.size), x_label=found.entry.x_label,
             commits_of_runs=store.commits(shown, root),
+            core_hours=store.core_hours([*judged, *shown], root),
             chosen={method: group.name for method, group in found.best.items()},
             scores={g.name: grouping.score(g, root) for g in found.every if g.judged},
             groups=[_json(group, found.told[group.name], root) for group in found.show],

@@ -221,7 +221,7 @@ def _headroom(rows: Rows, name: str) -> Iterator[dict[str, Any]]:
         winds.setdefault(row["wind"], []).append(row[name])
     for T in sorted({key[0] for key in costs}):
         for method in METHODS[2:]:
-            headroom, saved, runs, systems = [], [], [], []
+            headroom, saved, runs = [], [], []
             for system in sorted({key[1] for key in costs}):
                 found = [costs.get((T, system, each)) for each in (LQR, BEST, method)]
                 if all(found):
@@ -230,14 +230,13 @@ def _headroom(rows: Rows, name: str) -> Iterator[dict[str, Any]]:
                     headroom.append(float(share.mean()))
                     saved.append(float(1 - ours.mean() / lqr.mean()))
                     runs.append(share.ravel())
-                    systems.append(system)
             if headroom:
                 mean, every = student_interval(np.array(headroom)), np.concatenate(runs)
                 yield {
                     "T": T, "method": method, "mean": mean.value,
                     "interval": [mean.low, mean.high] if len(headroom) > 1 else None,
                     "systems": headroom, "saved": saved, "median": float(np.median(every)),
-                    "worst": float(every.min()), "of": systems,
+                    "worst": float(every.min()),
                 }  # fmt: skip
 
 
@@ -347,7 +346,11 @@ def show(done: Sequence[Result], settings: LdsHigh) -> Shown:
         for s in (each.run.settings,)
     }
     for row in [each for part in parts.values() for each in part]:
-        own = [content[row["T"], row["method"], system] for system in row.pop("of")]
+        own = [
+            content[row["T"], row["method"], system]
+            for system in sorted(stats.distinct(rows, "system"))
+            if all((row["T"], name, system) in content for name in (LQR, BEST, row["method"]))
+        ]
         row["on_edge_of_grid"] = sum(bool(each["on_edge"]) for each in own)
         row["hyper"] = [each["hyper"] for each in own]
     shares, costs = _shares(parts["headroom"], settings), shown_costs(done)

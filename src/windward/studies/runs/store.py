@@ -22,7 +22,7 @@ from windward.atomic import clean, write_text
 from windward.studies.runs import locks
 from windward.studies.runs.locks import Lock
 from windward.studies.runs.origin import commit, versions
-from windward.studies.spec import Pace, Run, Task
+from windward.studies.spec import Pace, Run, Task, unique
 
 SETTINGS, CURVES, FINISHED, ERROR = "settings.json", "curves.csv", "finished.json", "error.txt"
 WHOLE = ".curve"
@@ -57,6 +57,14 @@ def mark(run: Run, root: Path) -> Done | None:
             f"{run.folder(root) / FINISHED} is damaged ({error!r}): delete it, and the run goes on "
             "from its checkpoint"
         ) from error
+
+
+def core_hours(runs: Iterable[Run], root: Path) -> float:
+    """What finished runs took, as far as they were timed."""
+    marks = (mark(run, root) for run in unique(runs))
+    timed = [done for done in marks if done is not None and done.pace.units]
+    seconds = sum(done.goal * done.pace.seconds / done.pace.units for done in timed)
+    return float(f"{seconds / 3600:.3g}")
 
 
 def failed(run: Run, root: Path) -> bool:
