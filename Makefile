@@ -35,11 +35,11 @@ bench: $(VENV)/.installed
 	$(BIN)/windward bench train
 
 results: $(VENV)/.installed
-	$(BIN)/windward run lds-low --out docs/results/lds-low
-	$(BIN)/windward run regret-rate --out docs/results/regret-rate
-	$(BIN)/windward run dimension --out docs/results/dimension
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[sb3]'
-	$(BIN)/windward run learning --out docs/results/learning
+	$(BIN)/windward run lds-low
+	$(BIN)/windward run regret-rate
+	$(BIN)/windward run dimension
+	$(BIN)/windward run headroom-linear
+	$(BIN)/python tools/keep.py out/studies/*-laptop
 
 figures: $(VENV)/.installed
 	$(BIN)/python docs/disturbances.py

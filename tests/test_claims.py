@@ -12,10 +12,11 @@ from rich.console import Console
 import windward as ww
 from windward.linear import disturbances
 from windward.studies.evaluation.numbers import text
-from windward.studies.linear import lds
-from windward.studies.linear.lds import double_integrator
-from windward.studies.pages.statistics import Interval
-from windward.studies.runs.execution import Execution
+from windward.studies.paper import lds_low as lds
+from windward.studies.paper.systems import double_integrator
+from windward.studies.run import conduct
+from windward.studies.spec import Execution
+from windward.studies.stats import Interval
 
 ROOT = Path(__file__).parents[1]
 
@@ -68,7 +69,7 @@ def test_defaults_beat_the_base(make) -> None:  # type: ignore[no-untyped-def]
 @pytest.mark.slow
 def test_lds_low_reaches_its_headroom(tmp_path: Path) -> None:
     how = Execution(runs=tmp_path / "runs", jobs=1)
-    summary = lds.run(lds.LdsLow(out=tmp_path / "out", how=how), Console(quiet=True))
+    summary = conduct(lds.STUDY, lds.LdsLow(out=tmp_path / "out", how=how), Console(quiet=True))
     assert summary["headroom"]["GPC"]["interval"][0] >= 0.95
     assert summary["headroom"]["Bandit GPC"]["interval"][0] >= 0.80
 

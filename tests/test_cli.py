@@ -43,6 +43,7 @@ def test_list_names_studies_disturbances_and_environments(
     assert all(study.name in out for study in STUDIES.values())
     assert "sine:amplitude=" in out
     assert all(name in out for name in envs.IDS)
+    assert "300,000" in out  # what docs/results has of the trainings
 
 
 def test_list_shows_the_channels_of_an_environment(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,8 @@
 types, checks, figures, atomic, files < core < linear, policies < simulators < envs < diagnosis
 < adapt < agents < studies < bench < cli. A module may import from layers before its own and from
 its own part; linear and policies do not know each other. Within studies it is
-runs < pages < evaluation < linear, training, learning < diagnosis, recovery.
+stats, text < report < plots, spec < runs < run, compare < evaluation < paper < extra < diagnosis,
+recovery.
 The top-level ``windward/__init__.py`` gathers public names and is exempt; to import it is to import
 all that it gathers, so only layers after those may.
 """
@@ -28,10 +29,15 @@ LAYERS = [
     {"cli", "__main__"},
 ]
 STUDIES = [
+    {"stats", "text"},
+    {"report"},
+    {"plots", "spec"},
     {"runs"},
-    {"pages"},
+    {"run", "compare"},
+    {"summary_page"},
     {"evaluation"},
-    {"linear", "training", "learning"},
+    {"paper"},
+    {"extra"},
     {"diagnosis", "recovery"},
 ]
 RANK = {part: rank for rank, layer in enumerate(LAYERS) for part in layer}
@@ -131,9 +137,9 @@ def test_imports_point_one_way(module):
         ("windward.adapt.x", "from windward.envs import y", False),
         ("windward.adapt.x", "from windward.agents import y", True),
         ("windward.studies.runs.x", "from windward.bench import y", True),
-        ("windward.studies.pages.x", "from windward.studies.runs import y", False),
-        ("windward.studies.runs.x", "from windward.studies.pages.y import z", True),
-        ("windward.studies.linear.x", "from windward.studies.training import y", True),
+        ("windward.studies.plots", "from windward.studies.report import y", False),
+        ("windward.studies.runs.x", "from windward.studies.run import z", True),
+        ("windward.studies.paper.x", "from windward.studies.extra import y", True),
         ("windward.cli", "from windward.studies import y", False),
         ("windward.studies.x", "from windward import cli", True),
         ("windward.studies.x", "import windward as ww", False),

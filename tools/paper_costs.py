@@ -4,14 +4,31 @@ python tools/paper_costs.py
 """
 
 from dataclasses import replace
-from pathlib import Path
 
-from windward.studies.training import planning, robust_training
-from windward.studies.training.catalogue import ENTRIES
-from windward.studies.training.conducting import size_of
+from windward.studies.paper import planning
+from windward.studies.paper import training as robust_training
+from windward.studies.paper.groups import size_of
+from windward.studies.paper.trainings import ENTRIES
+from windward.studies.spec import Run
 
-NOWHERE = Path("/nonexistent")
-"""as if nothing had been run yet"""
+HOPPER = "windward/NoisyHopper-v0"
+SPEEDS: dict[str, dict[str | None, float]] = {
+    HOPPER: {None: 575.0, "pd1": 544.0, "pd2": 464.0, "pd3": 479.0},
+    "Hopper-v5": {None: 584.0, "pd2": 491.0},
+    "windward/NoisyWalker2d-v0": {None: 605.0, "pd2": 510.0, "pd3": 496.0},
+    "windward/NoisyAnt-v0": {None: 470.0, "pd2": 408.0, "pd3": 436.0},
+    "windward/NoisyHalfCheetah-v0": {None: 639.0, "pd1": 425.0},
+    "windward/SinePendulum-v0": {None: 626.0, "pd3": 514.0},
+    "windward/FGSMPendulum-v0": {None: 640.0, "pd3": 598.0},
+}
+"""steps in a second of one core, by environment and signal: medians over finished runs in
+docs/results/training, all of one kind of machine; a later one was up to twice as fast"""
+
+
+def signal_of(run: Run) -> str | None:
+    """The pseudo-disturbance of a run; None of a baseline."""
+    signal: str | None = run.settings["agent"].get("robust", {}).get("signal")
+    return signal
 
 
 def main() -> None:
@@ -21,12 +38,12 @@ def main() -> None:
         settings = replace(entry.default, scale="paper")
         groups = robust_training.make_groups(settings, size_of(settings, entry))
         runs = [run for group in groups for run in (*group.judged, *group.shown)]
-        hours = [run.goal / planning.speed(run, NOWHERE, [])[0] / 3600 for run in runs]
+        hours = [run.goal / SPEEDS[run.settings["env"]][signal_of(run)] / 3600 for run in runs]
         base, ours = (
             sum(
                 each
                 for run, each in zip(runs, hours, strict=True)
-                if (planning.signal_of(run) is None) == alone
+                if (signal_of(run) is None) == alone
             )
             for alone in (True, False)
         )

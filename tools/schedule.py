@@ -3,18 +3,18 @@
 python tools/schedule.py
 
 A row for each environment and method, as studies share runs: how many, the steps of the longest,
-the core-hours that `--dry-run` plans for them by its measured speeds, and what they took, by the
-pace in the finished marks of docs/results/training/runs.tar.gz.
+the core-hours that the measured speeds of tools/paper_costs.py plan for them, and what they took,
+by the pace in the finished marks of docs/results/training/runs.tar.gz.
 """
 
 import json
+import runpy
 import tarfile
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from windward.studies.training.planning import SPEEDS
-
+SPEEDS = runpy.run_path(str(Path(__file__).with_name("paper_costs.py")))["SPEEDS"]
 ARCHIVE = Path(__file__).parents[1] / "docs" / "results" / "training" / "runs.tar.gz"
 
 

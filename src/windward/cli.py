@@ -4,8 +4,10 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import tyro
 from rich.console import Console
@@ -23,19 +25,19 @@ from windward.bench import overhead as bench_overhead
 from windward.bench import simulator as bench_simulator
 from windward.bench import train as bench_train
 from windward.linear import Diverged
+from windward.studies import compare, run, summary_page
 from windward.studies.diagnosis import study as diagnosis_study
 from windward.studies.evaluation import diagnose
 from windward.studies.evaluation import report as evaluation_report
 from windward.studies.evaluation.diagnose import Diagnose
 from windward.studies.evaluation.evaluate import Evaluate
 from windward.studies.evaluation.loading import make_env
-from windward.studies.learning import learning
-from windward.studies.linear import dimension, headroom_linear, lds, lds_high, regret
-from windward.studies.pages import compare, summary_page
+from windward.studies.extra import cartpole, dimension, headroom_linear, learning, tune
+from windward.studies.paper import lds_high, lds_low, regret_rate, trainings
+from windward.studies.paper.training import RobustTraining
 from windward.studies.recovery import study as recovery_study
 from windward.studies.runs.locks import Lock
-from windward.studies.training import cartpole, catalogue, tune
-from windward.studies.training.robust_training import RobustTraining
+from windward.studies.spec import Study
 
 
 @dataclass(frozen=True)
@@ -66,53 +68,45 @@ class List:
     """an environment's id: list the channels on which it can be disturbed"""
 
 
-class Study(NamedTuple):
-    """A study's runner, what it shows and its price."""
+COMPUTED: tuple[Study, ...] = (
+    lds_low.STUDY, regret_rate.STUDY, dimension.STUDY, headroom_linear.STUDY, lds_high.STUDY,
+)  # fmt: skip
+"""studies whose runs are computed at one go: a new one is a file and a name here"""
 
-    run: Callable[[Any, Console], Any]
+
+class Own(NamedTuple):
+    """A study with a way of its own to be run."""
+
     name: str
+    default: Any
     shows: str
     time: str
+    run: Callable[[Any, Console], Any]
 
 
-STUDIES: dict[type, Study] = {
-    lds.LdsLow: Study(
-        lds.run, "lds-low", "fig:LDS, left: LQR, GPC, BPC, Bandit GPC; and MF-GPC", "1 min"
-    ),
-    regret.RegretRate: Study(
-        regret.run, "regret-rate", "thm:34: regret grows as T^3/4, T^2/3", "5 min"
-    ),
-    dimension.Dimension: Study(
-        dimension.run, "dimension", "thm:34: Bandit GPC does not pay for d_x", "5 min"
-    ),
-    headroom_linear.HeadroomLinear: Study(
-        headroom_linear.run,
-        "headroom-linear",
-        "beyond the paper: what each gradient estimate captures of the headroom",
-        "5 min",
-    ),
-    diagnosis_study.DiagnoseStudy: Study(
+OWN = (
+    Own(
+        diagnosis_study.NAME, diagnosis_study.DiagnoseStudy(),
+        "how well windward.diagnose finds held-out changes and winds", "2 to 3 h",
         diagnosis_study.run,
-        diagnosis_study.NAME,
-        "how well windward.diagnose finds held-out changes and winds",
-        "2 to 3 h",
     ),
-    recovery_study.RecoveryStudy: Study(
-        recovery_study.run,
-        recovery_study.NAME,
+    Own(
+        recovery_study.NAME, recovery_study.RecoveryStudy(),
         "how much of a lost return comes back in changed worlds, and that nothing is harmed",
-        "2 to 3 h",
+        "2 to 3 h", recovery_study.run,
     ),
-    learning.Learning: Study(
-        learning.run, "learning", "learning curves of D4PG beside SBX's DDPG", "about 3 h"
+    Own(
+        "learning", learning.Learning(), learning.SHOWS, "about 3 h",
+        learning.run,
     ),
-    lds_high.LdsHigh: Study(
-        lds_high.run, "lds-high", "fig:LDS, right: BPC and Bandit GPC, 10 states", "about 1 h"
+    Own(
+        cartpole.ENTRY.name, cartpole.ENTRY.default, cartpole.ENTRY.shows, cartpole.ENTRY.time,
+        cartpole.run,
     ),
-    cartpole.CartpoleDiscrete: Study(
-        cartpole.run, cartpole.ENTRY.name, cartpole.ENTRY.shows, cartpole.ENTRY.time
-    ),
-}
+)  # fmt: skip
+EVERY: tuple[Study | Own, ...] = (*COMPUTED, *OWN)
+STUDIES = {type(each.default): each for each in EVERY}
+"""all but the trainings, by the type of their settings"""
 
 
 @dataclass(frozen=True)
@@ -137,22 +131,22 @@ class Train:
     settings: AgentSettings = field(default_factory=AgentSettings)
 
 
+if TYPE_CHECKING:
+    Studies = Any
+else:
+    Studies = reduce(
+        or_,
+        (Annotated[each, tyro.conf.subcommand(study.name)] for each, study in STUDIES.items()),
+        trainings.Trained,
+    )
+"""the type by which the command line knows them"""
+
+
 @dataclass(frozen=True)
 class Run:
     """Run a study by name; `windward run STUDY --help` lists its settings."""
 
-    study: (
-        Annotated[lds.LdsLow, tyro.conf.subcommand("lds-low")]
-        | Annotated[regret.RegretRate, tyro.conf.subcommand("regret-rate")]
-        | Annotated[dimension.Dimension, tyro.conf.subcommand("dimension")]
-        | Annotated[headroom_linear.HeadroomLinear, tyro.conf.subcommand("headroom-linear")]
-        | Annotated[diagnosis_study.DiagnoseStudy, tyro.conf.subcommand("diagnose")]
-        | Annotated[recovery_study.RecoveryStudy, tyro.conf.subcommand("recovery")]
-        | Annotated[learning.Learning, tyro.conf.subcommand("learning")]
-        | Annotated[lds_high.LdsHigh, tyro.conf.subcommand("lds-high")]
-        | Annotated[cartpole.CartpoleDiscrete, tyro.conf.subcommand("cartpole-discrete")]
-        | catalogue.Trained
-    )
+    study: Studies
 
 
 BENCHES: dict[type, Callable[[Any], dict[str, Any]]] = {
@@ -216,17 +210,31 @@ def _list(settings: List, console: Console) -> None:
         _list_channels(settings.env, console)
         return
     table = Table(title="windward run STUDY")
-    for column in ("study", "shows", "time on 2 cores"):
+    for column in ("study", "shows", "time on 2 cores", "in docs/results"):
         table.add_column(column)
-    for study in STUDIES.values():
-        table.add_row(study.name, study.shows, study.time)
-    for entry in catalogue.ENTRIES.values():
-        table.add_row(entry.name, entry.shows, entry.time)
+    for study in (*EVERY, *trainings.ENTRIES.values()):
+        table.add_row(study.name, study.shows, study.time, _kept(study.name))
     console.print(table)
     console.print("Disturbances, as text for Disturbed or the command line:", style="bold")
     console.print(escape(envs.available()), highlight=False)
     console.print("Environments (gym.make):", style="bold")
     console.print("\n".join(f"  {name}" for name in envs.IDS), highlight=False)
+
+
+def _kept(name: str) -> str:
+    """What a checkout has of a study, and what that took."""
+    path = Path(__file__).parents[2] / "docs" / "results" / name / "summary.json"
+    if not path.is_file():
+        return "–"
+    summary = json.loads(path.read_text())
+    size, hours = summary.get("size", summary["settings"]), summary.get("core_hours")
+    told = []
+    if isinstance(size.get("seeds"), int):
+        told.append(f"{size['seeds']} seeds")
+    if isinstance(steps := size.get("steps", size.get("T")), int):
+        told.append(f"{steps:,} {summary.get('x_label', 'steps').split()[-1]}")
+    told += [f"{hours:g} core-hours"] if hours else []
+    return ", ".join(told) or "yes"
 
 
 def _list_channels(env_id: str, console: Console) -> None:
@@ -262,10 +270,10 @@ def _train(command: Train, console: Console) -> None:
 
 def _run(settings: Any, console: Console) -> None:
     study = STUDIES[type(settings)]
-    study.run(settings, console)
-    if isinstance(settings, learning.Learning):  # which writes no page itself
-        page = summary_page.write(settings.out, study.name, study.shows)
-        console.print(f"page: {page}", highlight=False, soft_wrap=True)
+    if isinstance(study, Study):
+        run.conduct(study, settings, console)
+    else:
+        study.run(settings, console)
 
 
 def _bench(settings: Any, console: Console) -> None:
@@ -298,7 +306,7 @@ def main(args: Sequence[str] | None = None) -> None:
             case Train():
                 _train(command, console)
             case Run(study=RobustTraining() as study):
-                catalogue.run(study, console)
+                trainings.run(study, console)
             case Run():
                 _run(command.study, console)
             case tune.Tune():

@@ -6,7 +6,7 @@ import numpy as np
 import windward as ww
 from windward.bench.linear import BenchLinear, numpy_bandit_gpc, run
 from windward.linear import disturbances
-from windward.studies.linear.lds import double_integrator
+from windward.studies.paper.systems import double_integrator
 
 
 def test_the_numpy_loop_is_the_same_algorithm() -> None:

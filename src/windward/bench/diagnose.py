@@ -28,7 +28,7 @@ from windward.policies.shipped import SHIPPED
 from windward.simulators import simulator
 from windward.simulators.mujoco import FULL
 from windward.simulators.parameters import arrays_of
-from windward.studies.runs.results import versions
+from windward.studies.runs.origin import versions
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 
 import windward as ww
 from windward.linear import disturbances
-from windward.studies.linear.lds import double_integrator
-from windward.studies.runs.results import versions
+from windward.studies.paper.systems import double_integrator
+from windward.studies.runs.origin import versions
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from windward.adapt import PD2, RobustVectorWrapper, RobustWrapper
 from windward.envs import Changed
 from windward.policies import load
-from windward.studies.runs.results import versions
+from windward.studies.runs.origin import versions
 
 ENV = "Hopper-v5"
 ROWS = 16

@@ -14,7 +14,7 @@ from mujoco import rollout
 
 from windward.envs import Disturbed
 from windward.simulators import simulator
-from windward.studies.runs.results import versions
+from windward.studies.runs.origin import versions
 
 ENV = "Hopper-v5"
 NOISE = "uniform:bound=0.1"

@@ -18,7 +18,7 @@ from windward.agents.losses import Batch
 from windward.agents.pipeline import Pipeline
 from windward.agents.threads import one_core_each
 from windward.bench.contender import ENV, WIDTHS
-from windward.studies.runs.results import versions
+from windward.studies.runs.origin import versions
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from windward.studies.diagnosis import study
 from windward.studies.diagnosis.goals import GROUPS, Goal, score
-from windward.studies.runs.execution import Execution
+from windward.studies.spec import Execution
 
 
 @pytest.fixture

@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from tests.studies.pages import test_report_browser
-from tests.studies.pages.test_report_browser import CHROMIUM, NARROW, WIDE, chart, look
+from tests.studies import test_report_browser
+from tests.studies.test_report_browser import CHROMIUM, NARROW, WIDE, chart, look
 from windward import policies
 from windward.envs import Disturbed
+from windward.studies import report
 from windward.studies.evaluation import animation
 from windward.studies.evaluation import report as evaluation_report
 from windward.studies.evaluation.animation import Body, Camera, Film, Scene, body_of, section
 from windward.studies.evaluation.episodes import Actor, begin
 from windward.studies.evaluation.evaluate import Evaluate, evaluate
-from windward.studies.pages import report
 
 WIND = ("uniform:bound=0.2", "qvel")
 SMALL: dict[str, Any] = {"seeds": 2, "episodes": 3, "max_steps": 12, "eta": 1e-3}

@@ -32,8 +32,8 @@ from windward.studies.evaluation.numbers import (
     verdict,
     worst_tenth,
 )
-from windward.studies.pages.statistics import Interval
 from windward.studies.runs.study_folder import STUDY
+from windward.studies.stats import Interval
 
 PENDULUM = ("shipped", "Pendulum-v1", "uniform:bound=0.2", "qvel")
 CARTPOLE = ("shipped", "CartPole-v1", "uniform:bound=0.1", "qvel")

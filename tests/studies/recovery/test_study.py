@@ -14,7 +14,7 @@ from rich.console import Console
 from windward.cli import STUDIES
 from windward.studies.recovery import report, study
 from windward.studies.recovery.cases import CASES
-from windward.studies.runs.execution import Execution
+from windward.studies.spec import Execution
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from tests.studies.runs import work
 from windward.studies.runs import execution, publishing, store
-from windward.studies.runs.execution import Execution
+from windward.studies.spec import Execution, Run
 
 
 def test_every_run_has_a_file_for_tensorboard(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_only_what_is_new_is_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     publisher = publishing.Publisher("project", [work.run(1, 40)], tmp_path)
     there = Recorded(step=20)  # an earlier command sent steps up to 19
 
-    def begin(run: store.Run) -> Any:
+    def begin(run: Run) -> Any:
         return publisher._open.setdefault(run.name, there)
 
     monkeypatch.setattr(publisher, "_begin", begin)
@@ -85,7 +85,7 @@ def test_a_run_that_ends_while_it_is_begun_there_is_begun_once(
     monkeypatch.setattr(publishing, "library", lambda: None)
     publisher = publishing.Publisher("project", [run], tmp_path)
 
-    def begin(run: store.Run) -> Any:
+    def begin(run: Run) -> Any:
         begun.append(Recorded())
         publisher._open[run.name] = begun[-1]
         store.perform(run, tmp_path)  # meanwhile the last rows come, and the mark

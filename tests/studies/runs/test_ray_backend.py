@@ -17,12 +17,15 @@ from rich.console import Console
 
 from tests.studies.runs import work
 from windward.agents import Settings
-from windward.studies.linear import lds, lds_high
-from windward.studies.linear.lds import LdsLow
-from windward.studies.linear.lds_high import LdsHigh
-from windward.studies.runs import locks, ray_backend, store
-from windward.studies.runs.execution import Execution, check
-from windward.studies.training.trainings import train, training
+from windward.studies.paper import lds_high
+from windward.studies.paper import lds_low as lds
+from windward.studies.paper.lds_high import LdsHigh
+from windward.studies.paper.lds_low import LdsLow
+from windward.studies.paper.training import train, training
+from windward.studies.run import conduct
+from windward.studies.runs import ray_backend, store
+from windward.studies.runs.execution import check
+from windward.studies.spec import Execution, Pace, Task
 
 ray = pytest.importorskip("ray")
 
@@ -39,7 +42,14 @@ def _tests_are_no_package_there() -> Iterator[None]:
         ray.cloudpickle.unregister_pickle_by_value(module)
 
 
-def _dies_once(task: store.Task) -> store.Pace:
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _dies_once(task: Task) -> Pace:
     """Its process is killed at step 25, when it is done for the first time."""
     once = task.folder / "died"
     if once.exists():
@@ -50,7 +60,7 @@ def _dies_once(task: store.Task) -> store.Pace:
     raise AssertionError
 
 
-def _held(task: store.Task) -> store.Pace:
+def _held(task: Task) -> Pace:
     """Trains beyond a checkpoint, and waits there until the gate is open."""
     with (task.folder / "starts.txt").open("a") as file:
         file.write(f"{os.getpid()} from {store.reached(task.run, task.folder.parent)}\n")
@@ -123,7 +133,7 @@ def test_a_port_where_something_else_listens_is_refused_and_no_folder_is_made(
         how = Execution(backend="ray", address=address, runs=tmp_path / "runs")
         study = LdsHigh(scale="smoke", out=tmp_path / "out", how=how)
         with pytest.raises(ValueError, match=f"no Ray cluster answers at {address}: .*{told}"):
-            lds_high.run(study, console)
+            conduct(lds_high.STUDY, study, console)
         listener.join()
         lines[0].close()
     assert not list(tmp_path.iterdir())
@@ -158,7 +168,7 @@ def test_an_address_without_the_backend_is_refused() -> None:
 
 
 def _low(out: Path, how: Execution, console: Console) -> bytes:
-    lds.run(LdsLow(scale="smoke", out=out, how=how), console)
+    conduct(lds.STUDY, LdsLow(scale="smoke", out=out, how=how), console)
     return (out / "runs.csv").read_bytes()
 
 
@@ -175,6 +185,7 @@ def test_a_study_on_ray_is_the_same_as_here(tmp_path: Path, console: Console) ->
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of Ray's own nodes, beside JAX
 def test_a_node_that_dies_in_the_middle_costs_nothing_but_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,7 +216,7 @@ def test_a_node_that_dies_in_the_middle_costs_nothing_but_time(
                 workers = [int(each.split()[0]) for each in starts]
                 cluster.remove_node(nodes[0], allow_graceful=False)
                 # Its worker may outlive the node for a moment, in which it would finish the run.
-                while all(map(locks.started, workers)) and not self._over.wait(0.05):
+                while all(map(_alive, workers)) and not self._over.wait(0.05):
                     pass
                 (tmp_path / "gate").touch()
                 break

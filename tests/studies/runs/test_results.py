@@ -10,8 +10,8 @@ import pytest
 
 from windward import atomic
 from windward.atomic import prepare
-from windward.studies.runs import results
-from windward.studies.runs.commands import commit
+from windward.studies.runs import study_folder as results
+from windward.studies.runs.origin import commit
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from windward.atomic import write_rows, write_text
-from windward.studies.runs.store import Pace, Run, Task
+from windward.studies.spec import Pace, Run, Task
 
 
 def counting(task: Task) -> Pace:

@@ -12,13 +12,13 @@ from rich.console import Console
 from threadpoolctl import threadpool_limits
 
 from windward import checks
+from windward.studies import run as computed
 from windward.studies.diagnosis import study_report
 from windward.studies.diagnosis.cases import Case, cases
 from windward.studies.diagnosis.goals import GROUPS
 from windward.studies.diagnosis.measure import measure
-from windward.studies.linear import computed
-from windward.studies.linear.computed import Computed, Plan
-from windward.studies.runs.store import Pace, Run, Task
+from windward.studies.run import Computed, Plan
+from windward.studies.spec import Pace, Run, Task
 
 NAME = "diagnose"
 

@@ -11,12 +11,12 @@ from rich.table import Table as Terminal
 
 from windward.atomic import write_rows
 from windward.figures import panels, save
+from windward.studies import run as computed
 from windward.studies.diagnosis.goals import GROUPS, Score, scores
-from windward.studies.linear import computed
-from windward.studies.linear.computed import Plan, Result
-from windward.studies.pages.report import Chart, Curve, Section, Table, Text
-from windward.studies.runs.scale import SMOKE
+from windward.studies.report import Chart, Curve, Section, Table, Text
+from windward.studies.run import Plan, Result
 from windward.studies.runs.study_folder import writing
+from windward.studies.spec import SMOKE
 
 SMALLEST = 1e-9
 """errors below are drawn there"""

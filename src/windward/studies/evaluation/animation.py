@@ -16,7 +16,7 @@ from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 
 from windward.simulators.base import Physics
 from windward.simulators.physics import physics_of
-from windward.studies.pages.report import Animation
+from windward.studies.report import Animation
 
 STEPS = 1000  # of an episode that are kept at most, which keeps a page small
 

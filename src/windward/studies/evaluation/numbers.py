@@ -12,7 +12,7 @@ import numpy as np
 import scipy.stats
 
 from windward.studies.evaluation.evaluate import ADAPTED, BASE, Evaluation
-from windward.studies.pages.statistics import (
+from windward.studies.stats import (
     FEW,
     TOO_NARROW,
     Interval,

@@ -1,13 +1,11 @@
 """The figure and the report page of an evaluation."""
 
-import io
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from windward.figures import panels
+from windward.studies import plots, report, text
 from windward.studies.evaluation import animation
 from windward.studies.evaluation import numbers as stats
 from windward.studies.evaluation.evaluate import (
@@ -18,9 +16,9 @@ from windward.studies.evaluation.evaluate import (
     Evaluate,
     Evaluation,
 )
-from windward.studies.pages import report
-from windward.studies.pages.report import Chart, Curve, Points, Section, Table, Text
-from windward.studies.pages.statistics import FEW, TOO_NARROW
+from windward.studies.report import Chart, Curve, Points, Section, Table, Text
+from windward.studies.stats import FEW, TOO_NARROW, counted
+from windward.studies.text import Cell
 
 MOST = 8  # curves of one chart at most
 DIFFERENCE = "adapted - base"
@@ -31,7 +29,6 @@ ABOUT = {
     ADAPTED: "the base policy inside RobustWrapper, with a fresh M for each seed that learns over "
     "its episodes; what exploration costs is counted",
 }
-COLOURS = {NOMINAL: "C7", BASE: "C0", GREEDY: "C2", ADAPTED: "C1"}
 
 
 def wind_of(settings: Evaluate, found: Evaluation) -> str:
@@ -63,42 +60,15 @@ def _largest(found: Evaluation) -> dict[str, np.ndarray]:
     return named
 
 
-def figure(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evaluate) -> bytes:
-    """Returns by episode, paired differences, and M: a PNG."""
-    drawing, (curves, pairs, parameters) = panels(3, width=4.6, height=3.8)
-    for policy, (mean, low, high) in _bands(found).items():
-        colour = COLOURS[policy]
-        x = np.arange(1, len(mean) + 1)
-        look = {"ls": "--"} if policy == NOMINAL else {}
-        curves.plot(x, mean, color=colour, label=policy, **look)
-        curves.fill_between(x, low, high, color=colour, alpha=0.15, lw=0)
-    curves.set(title="return by episode, 95 % bootstrap", xlabel="episode", ylabel="return")
-    curves.xaxis.get_major_locator().set_params(integer=True)
-    curves.legend(frameon=False)
-    pairs.axhline(0, color="grey", lw=1)
-    for i, each in enumerate(scopes.values()):
-        mean, low, high = each.difference.mean
-        pairs.plot(np.full(len(each.difference.each), i), each.difference.each, "o", color="C1",
-                   alpha=0.4, mew=0)  # fmt: skip
-        reach = [[mean - low], [high - mean]] if np.isfinite([low, high]).all() else None
-        pairs.errorbar(i + 0.15, mean, reach, fmt="s", color="black", capsize=4)
-    pairs.set_xticks(range(len(scopes)), [name.replace(" of ", "\nof ") for name in scopes])
-    pairs.set(title="adapted minus base, Student's 95 %", ylabel="difference in return",
-              xlim=(-0.5, 1.5))  # fmt: skip
-    for name, entry in _largest(found).items():
-        parameters.plot(found.trace.M_at, entry, lw=1, label=name)
-    if found.M:
-        parameters.set(title=f"largest entries of M, seed {found.seeds[0]}", xlabel="step")
-        parameters.legend(frameon=False, fontsize="x-small", ncols=2)
-    else:
-        parameters.plot(np.abs(found.trace.correction).max(axis=1), lw=0.5)
-        parameters.set(title=f"largest correction, seed {found.seeds[0]}", xlabel="step",
-                       ylabel="half ranges of the action")  # fmt: skip
-    drawing.suptitle(f"{settings.env}, {wind_of(settings, found)}, signal {found.signal}, "
-                    f"{len(found.seeds)} seed(s)", fontsize="medium")  # fmt: skip
-    image = io.BytesIO()
-    drawing.savefig(image, dpi=130, format="png")
-    return image.getvalue()
+def figure(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evaluate) -> Any:
+    """Returns by episode, paired differences, and M, or corrections of learners without M."""
+    charts = [
+        by_episode(found),
+        by_seed(found, scopes),
+        (_parameters(found) or _correction(found))[-1],
+    ]
+    title = f"{settings.env}, {wind_of(settings, found)}, signal {found.signal}, "
+    return plots.draw(charts, f"{title}{counted(len(found.seeds), 'seed')}")
 
 
 def write(
@@ -112,27 +82,17 @@ def write(
     """The page; `summary` is what summary.json holds."""
     sections: list[Section] = [
         *_animation(found),
-        *(_table(name, each, len(found.seeds)) for name, each in scopes.items()),
-        _by_episode(found),
-        _by_seed(found, scopes),
+        *(table(name, each, len(found.seeds)) for name, each in scopes.items()),
+        by_episode(found),
+        by_seed(found, scopes),
         *_parameters(found),
         *_signal(found),
         _counts(found),
         *_decisions(found),
         Text("How it was made", _story(found)),
     ]
-    own = (field.name for field in fields(settings))
-    chosen = {name: getattr(settings, name) for name in own}
-    facts = {
-        "command": summary["command"],
-        "seeds": ", ".join(map(str, found.seeds)),
-        "signal": found.signal,
-        "learner": found.learner,
-        "settings": "\n".join(
-            f"{name}: {value}" for name, value in chosen.items() if value is not None
-        ),
-        "versions": "\n".join(f"{name} {value}" for name, value in summary["versions"].items()),
-    }
+    more = {"seeds": ", ".join(map(str, found.seeds)), "signal": found.signal}
+    facts = text.facts(summary, **more, learner=found.learner)
     title = f"{settings.env}, {wind_of(settings, found)}: base against adapted"
     report.write(path, title, lead, sections, facts)
 
@@ -155,7 +115,7 @@ def _story(found: Evaluation) -> list[str]:
 
 def _decisions(found: Evaluation) -> list[Table]:
     """What replays or the guard said, seed by seed."""
-    rows: list[list[report.Cell]] = [
+    rows: list[list[Cell]] = [
         [str(seed), text]
         for seed, said in zip(found.seeds, found.decisions, strict=True)
         for text in said
@@ -171,8 +131,9 @@ def _animation(found: Evaluation) -> list[report.Animation]:
     return [animation.section(found.scene, {policy: i for i, policy in enumerate(found.runs)})]
 
 
-def _table(name: str, each: stats.Numbers, seeds: int) -> Table:
-    rows: list[list[report.Cell]] = [
+def table(name: str, each: stats.Numbers, seeds: int) -> Table:
+    """Returns over some of the episodes."""
+    rows: list[list[Cell]] = [
         [policy, stats.text(row.mean, seeds), stats.text(row.tenth, seeds),
          f"{stats.number(row.worst)} (seed {row.worst_seed})"]
         for policy, row in each.rows.items()
@@ -187,7 +148,8 @@ def _table(name: str, each: stats.Numbers, seeds: int) -> Table:
     )  # fmt: skip
 
 
-def _by_episode(found: Evaluation) -> Chart:
+def by_episode(found: Evaluation) -> Chart:
+    """The mean return of each policy."""
     curves = [
         Curve(policy, np.arange(1, len(mean) + 1), mean, low, high, dashed=policy == NOMINAL)
         for policy, (mean, low, high) in _bands(found).items()
@@ -197,7 +159,8 @@ def _by_episode(found: Evaluation) -> Chart:
     return Chart("Return by episode", "episode", "return", curves, note)
 
 
-def _by_seed(found: Evaluation, scopes: dict[str, stats.Numbers]) -> Chart:
+def by_seed(found: Evaluation, scopes: dict[str, stats.Numbers]) -> Chart:
+    """What adapting changed on each seed."""
     dots: list[Curve | Points] = [
         Points(name, found.seeds, each.difference.each) for name, each in scopes.items()
     ]
@@ -224,6 +187,13 @@ def _parameters(found: Evaluation) -> list[Chart]:
     ]  # fmt: skip
 
 
+def _correction(found: Evaluation) -> list[Chart]:
+    largest = np.abs(found.trace.correction).max(axis=1)
+    line = Curve("largest", np.arange(len(largest)), largest, thin=True)
+    title = f"Largest correction, seed {found.seeds[0]}"
+    return [Chart(title, "step", "half ranges of the action", [line])]
+
+
 def _signal(found: Evaluation) -> list[Chart]:
     """ŵ over the first and the last episode of the first seed, with the wind itself."""
     trace = found.trace
@@ -248,7 +218,7 @@ def _signal(found: Evaluation) -> list[Chart]:
 
 def _counts(found: Evaluation) -> Table:
     adapted = found.runs[ADAPTED]
-    rows: list[list[report.Cell]] = [
+    rows: list[list[Cell]] = [
         ["steps of the adapted policy", int(adapted.lengths.sum())],
         ["actions cut off at the bounds", int(adapted.clipped.sum())],
     ]

@@ -10,24 +10,22 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table as Terminal
 
-from windward.atomic import prepare, write_bytes, write_rows
+from windward.atomic import prepare, write_rows
+from windward.studies import plots, report
 from windward.studies.evaluation import numbers as stats
 from windward.studies.evaluation import page as evaluation_page
 from windward.studies.evaluation.evaluate import (
     ADAPTED,
-    NOMINAL,
     Evaluate,
     Evaluation,
     Runs,
     evaluate,
 )
 from windward.studies.evaluation.loading import load_model
-from windward.studies.evaluation.page import DIFFERENCE, wind_of
-from windward.studies.runs import results
-from windward.studies.runs.commands import command_line
+from windward.studies.runs import study_folder
 from windward.studies.runs.study_folder import claim, refuse_others
+from windward.studies.spec import command_line
 
 OPTIONS = ("learner", "h", "sigma", "eta", "every_episodes", "weight_decay")
 """settings that go to RobustWrapper as they are, where given"""
@@ -58,7 +56,8 @@ def run(settings: Evaluate, console: Console, command: str | None = None) -> dic
     )  # fmt: skip
     command = command or command_of("windward evaluate", settings)
     scopes = stats.halves(found)
-    console.print(_terminal(found, scopes, settings))
+    for name, each in scopes.items():
+        console.print(report.terminal(evaluation_page.table(name, each, len(found.seeds))))
     for line in [*_verdicts(scopes), *_counts(found), *(f"warned: {n}" for n in found.notes)]:
         console.print(escape(line), highlight=False)
     return write(out, found, scopes, settings, command, console)
@@ -100,32 +99,6 @@ def _counts(found: Evaluation) -> list[str]:
     ]
 
 
-def _terminal(found: Evaluation, scopes: dict[str, stats.Numbers], settings: Evaluate) -> Terminal:
-    seeds = len(found.seeds)
-    nominal = "nominal: the base policy without disturbance; " if NOMINAL in found.runs else ""
-    table = Terminal(
-        title=escape(f"{settings.env}, {wind_of(settings, found)}: return over {seeds} seed(s)"),
-        caption=f"{nominal}worst tenth: mean of the worst tenth of all episodes; "
-        + escape(f"[ ]: {stats.intervals(seeds)}"),
-    )
-    table.add_column("episodes: policy", no_wrap=True)
-    for column in ("mean", "worst tenth", "worst seed"):
-        table.add_column(column, justify="right")
-    for name, each in scopes.items():
-        table.add_row(f"[bold]{name.removesuffix(' episodes')}[/bold]")
-        for policy, row in each.rows.items():
-            table.add_row(policy, *map(escape, _row(row, seeds)))
-        difference = each.difference
-        texts = [stats.text(x, seeds) for x in (difference.mean, difference.tenth)]
-        table.add_row(DIFFERENCE, *map(escape, texts), stats.number(float(difference.each.min())))
-        table.add_section()
-    return table
-
-
-def _row(row: stats.Row, seeds: int) -> tuple[str, str, str]:
-    return stats.text(row.mean, seeds), stats.text(row.tenth, seeds), stats.number(row.worst)
-
-
 def write(
     out: Path,
     found: Evaluation,
@@ -138,8 +111,8 @@ def write(
     write_rows(out / "episodes.csv", _episodes(found.runs, found.seeds))
     (out / UNFINISHED).unlink(missing_ok=True)
     write_rows(out / "trace.csv", _trace(found))
-    write_bytes(out / "evaluation.png", evaluation_page.figure(found, scopes, settings))
-    summary = results.write_summary(
+    plots.save(evaluation_page.figure(found, scopes, settings), out, "evaluation")
+    summary = study_folder.write_summary(
         out / "summary.json", command, settings, signal=found.signal, learner=found.learner,
         seeds=list(found.seeds), decisions=found.decisions,
         numbers=stats.as_json(scopes), faults=found.faults, warned=list(found.notes),

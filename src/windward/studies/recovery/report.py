@@ -10,13 +10,13 @@ from rich.table import Table as Terminal
 
 from windward.atomic import write_rows
 from windward.figures import panels, save
-from windward.studies.linear import computed
-from windward.studies.linear.computed import Plan, Result
-from windward.studies.pages.report import Section, Table, Text
-from windward.studies.pages.statistics import Interval, student_interval
+from windward.studies import run as computed
 from windward.studies.recovery.cases import CASES, WITHIN, Case
-from windward.studies.runs.scale import SMOKE
+from windward.studies.report import Section, Table, Text
+from windward.studies.run import Plan, Result
 from windward.studies.runs.study_folder import writing
+from windward.studies.spec import SMOKE
+from windward.studies.stats import Interval, student_interval
 
 POLICIES = ("nominal", "base", "adapted")
 PARTS = {"first": "first episode", "later": "later episodes"}

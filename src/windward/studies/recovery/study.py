@@ -17,9 +17,8 @@ from windward import checks, policies
 from windward.adapt import RobustWrapper
 from windward.adapt.config import known as known_learners
 from windward.simulators.fitting import fit_simulator
+from windward.studies import run as computed
 from windward.studies.evaluation.episodes import Actor, play
-from windward.studies.linear import computed
-from windward.studies.linear.computed import Computed, Plan
 from windward.studies.recovery import report
 from windward.studies.recovery.cases import (
     CARTPOLE,
@@ -30,7 +29,8 @@ from windward.studies.recovery.cases import (
     PENDULUM,
     Case,
 )
-from windward.studies.runs.store import Pace, Run, Task
+from windward.studies.run import Computed, Plan
+from windward.studies.spec import Pace, Run, Task
 
 NAME = "recovery"
 EPISODE = {PENDULUM: 0.2, CARTPOLE: 0.5, INVERTED: 0.6, HOPPER: 0.8, CHEETAH: 1.0}

@@ -2,43 +2,15 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from rich.console import Console
 
 from windward import checks
 from windward.agents.threads import bound_to
-from windward.studies.runs import publishing, ray_backend, runner
-from windward.studies.runs.runner import Outcome
-from windward.studies.runs.store import Run
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How the runs are done; none of this changes their numbers."""
-
-    runs: Path = Path("out/runs")
-    """folder of all runs, of all studies: what one has done the others need not"""
-    jobs: int | None = None
-    """runs at once on this machine; if left out one for each core, as far as the memory goes"""
-    backend: Literal["local", "ray"] = "local"
-    """where runs are done: in processes here, or as Ray tasks (pip install 'windward[ray]')"""
-    address: str | None = None
-    """of a Ray cluster, HOST:PORT or auto; --runs must then be a folder that all nodes share. A Ray
-    on this machine is started if left out"""
-    cpus: float = 1.0
-    """cores that Ray sets aside for a run"""
-    retries: int = 3
-    """how often Ray begins a run again, from its checkpoint, when its worker or node dies"""
-    wandb: str | None = None
-    """project of Weights & Biases to which curves go as they come (pip install 'windward[wandb]');
-    WANDB_MODE=offline keeps them in --runs until `wandb sync`"""
-    train: bool = True
-    """--no-train only draws the report of the runs that exist"""
-    dry_run: bool = False
-    """print what would be run and what it would cost, and run nothing"""
+from windward.studies.runs import pool, publishing, ray_backend
+from windward.studies.runs.pool import Outcome
+from windward.studies.spec import Execution, Run
 
 
 def execute(runs: Sequence[Run], how: Execution, memory: int, console: Console) -> Outcome:
@@ -49,7 +21,7 @@ def execute(runs: Sequence[Run], how: Execution, memory: int, console: Console) 
                 runs, how.runs, console, address=how.address, cpus=how.cpus, memory=memory,
                 retries=how.retries,
             )  # fmt: skip
-        return runner.run_all(runs, how.runs, at_once(how, memory), console)
+        return pool.run_all(runs, how.runs, at_once(how, memory), console)
 
 
 def at_once(how: Execution, memory: int) -> int:

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from windward.studies.runs.store import CURVES, Run, finished
+from windward.studies.runs.store import CURVES, finished
+from windward.studies.spec import Run
 
 EVERY = 10.0
 """seconds between looks"""

@@ -20,8 +20,9 @@ from rich.console import Console
 
 from windward.agents.threads import one_core_each
 from windward.atomic import prepare
-from windward.studies.runs.runner import LOOK, Outcome, Watch, why
-from windward.studies.runs.store import Run, finished, perform, unique
+from windward.studies.runs.pool import LOOK, Outcome, Watch, why
+from windward.studies.runs.store import finished, perform
+from windward.studies.spec import Run, unique
 
 PATIENCE = 5.0
 """seconds that a cluster has to answer"""

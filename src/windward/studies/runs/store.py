@@ -7,80 +7,28 @@ not at all, and by one process at a time.
 
 import csv
 import errno
-import hashlib
 import json
-import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from windward.agents.progress import Board
 from windward.atomic import clean, write_text
-from windward.studies.runs import results
-from windward.studies.runs.commands import commit
-from windward.studies.runs.locks import Lock, Owner
+from windward.studies.runs import locks
+from windward.studies.runs.locks import Lock
+from windward.studies.runs.origin import commit, versions
+from windward.studies.spec import Pace, Run, Task, unique
 
 SETTINGS, CURVES, FINISHED, ERROR = "settings.json", "curves.csv", "finished.json", "error.txt"
 WHOLE = ".curve"
 """how files for TensorBoard end that are written when a run is finished"""
 OF_CODE = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
 """warnings that tell of libraries, not of the run"""
-
-
-@dataclass(frozen=True, eq=False)
-class Run:
-    """One run: what is done, with which settings, how far.
-
-    All that its numbers depend on is in `settings`, as JSON can hold it, but for how far it goes:
-    a run that went on to a higher `goal` is the same run. `do` is a function of a module, so that
-    other processes find it; it gets the folder and goes on from what is there.
-    """
-
-    label: str
-    """the readable part of its name"""
-    settings: Mapping[str, Any]
-    goal: int
-    """steps, or episodes: whatever its curve counts"""
-    do: Callable[["Task"], "Pace"]
-
-    @property
-    def name(self) -> str:
-        """What its folder is called: two runs have the same name if they have the same settings.
-
-        >>> Run("Hopper, seed 1", {"seed": 1}, 10, print).name
-        'Hopper-seed-1-a4bbadc1c7'
-        """
-        text = json.dumps(self.settings, sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-        return f"{re.sub(r'[^A-Za-z0-9.]+', '-', self.label).strip('-')}-{digest}"
-
-    def folder(self, root: Path) -> Path:
-        """Where it lies."""
-        return root / self.name
-
-
-class Task(NamedTuple):
-    """What `do` gets: the run, its folder, and what to call now and then."""
-
-    run: Run
-    folder: Path
-    check: Callable[[], None]
-    """ends the work, by an exception, if the folder is no longer this process's"""
-
-
-class Pace(NamedTuple):
-    """How much of it took how long, as far as it was timed."""
-
-    units: int
-    """of its goal"""
-    seconds: float
-    """of a core, which is the same whatever else the machine does, or nearly so"""
 
 
 class Done(NamedTuple):
@@ -91,21 +39,17 @@ class Done(NamedTuple):
     warned: tuple[str, ...]
 
 
-def unique(runs: Iterable[Run]) -> list[Run]:
-    """Each run once, with the highest goal that it has among them."""
-    highest: dict[str, Run] = {}
-    for run in runs:
-        known = highest.setdefault(run.name, run)
-        if run.goal > known.goal:
-            highest[run.name] = run
-    return list(highest.values())
-
-
 def finished(run: Run, root: Path) -> Done | None:
     """The finished mark of a run, if it has come as far as this one's goal."""
+    done = mark(run, root)
+    return done if done is not None and done.goal >= run.goal else None
+
+
+def mark(run: Run, root: Path) -> Done | None:
+    """The finished mark of a run, however far it had to go then."""
     try:
         found = json.loads((run.folder(root) / FINISHED).read_text())
-        done = Done(found["goal"], Pace(*found["pace"]), tuple(found["warned"]))
+        return Done(found["goal"], Pace(*found["pace"]), tuple(found["warned"]))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (ValueError, KeyError, TypeError) as error:
@@ -113,7 +57,14 @@ def finished(run: Run, root: Path) -> Done | None:
             f"{run.folder(root) / FINISHED} is damaged ({error!r}): delete it, and the run goes on "
             "from its checkpoint"
         ) from error
-    return done if done.goal >= run.goal else None
+
+
+def core_hours(runs: Iterable[Run], root: Path) -> float:
+    """What finished runs took, as far as they were timed."""
+    marks = (mark(run, root) for run in unique(runs))
+    timed = [done for done in marks if done is not None and done.pace.units]
+    seconds = sum(done.goal * done.pace.seconds / done.pace.units for done in timed)
+    return float(f"{seconds / 3600:.3g}")
 
 
 def failed(run: Run, root: Path) -> bool:
@@ -121,9 +72,9 @@ def failed(run: Run, root: Path) -> bool:
     return (run.folder(root) / ERROR).exists() and finished(run, root) is None
 
 
-def holder(run: Run, root: Path) -> Owner | None:
-    """Who works on it now."""
-    return Lock(run.folder(root)).holder()
+def holder(run: Run, root: Path) -> str | None:
+    """Who works on it now, in words."""
+    return locks.holder(run.folder(root))
 
 
 def reached(run: Run, root: Path) -> int:
@@ -152,7 +103,7 @@ def curve(run: Run, root: Path) -> dict[str, np.ndarray]:
     return {name: column[kept] for name, column in columns.items()}
 
 
-def perform(run: Run, root: Path) -> Owner | None:
+def perform(run: Run, root: Path) -> str | None:
     """Does a run if it is not finished; gives who else is at it, if somebody is.
 
     What the work raises is kept in error.txt and raised again.
@@ -162,7 +113,7 @@ def perform(run: Run, root: Path) -> Owner | None:
         folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder)
     with speaking_of(folder):
-        owner = lock.take_over()
+        owner = lock.take()
     if owner is not None:
         return owner
     try:
@@ -184,10 +135,7 @@ def perform(run: Run, root: Path) -> Owner | None:
 def _work(run: Run, folder: Path, lock: Lock) -> None:
     def check() -> None:
         if not lock.ours:
-            raise RuntimeError(
-                f"{folder} was taken over by {lock.holder()} while this process did not answer; "
-                "that one goes on"
-            )
+            raise RuntimeError(f"{folder} was deleted while this process worked in it")
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
@@ -218,7 +166,7 @@ def _settle(run: Run, folder: Path) -> None:
     path = folder / SETTINGS
     ours = json.loads(json.dumps(run.settings))
     if not path.exists():
-        content = {"settings": ours, "versions": results.versions(), "commits": [commit()]}
+        content = {"settings": ours, "versions": versions(), "commits": [commit()]}
         write_text(path, json.dumps(content, indent=1) + "\n")
         return
     try:

@@ -1,0 +1,1 @@
+"""Studies that the paper does not have."""

@@ -1,1 +1,0 @@
-"""Learning curves of D4PG beside SBX's DDPG."""

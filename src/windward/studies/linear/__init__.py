@@ -1,1 +1,0 @@
-"""Studies of linear systems: computed at one go, with exact comparators."""

@@ -1,1 +1,0 @@
-"""What every study shows: statistics, smoothed curves, and self-contained pages."""

@@ -1,0 +1,1 @@
+"""The studies of the paper, a file for each kind of figure."""

@@ -1,1 +1,0 @@
-"""Studies that train D4PG, with MF-GPC and without; and the search of its settings."""
