@@ -47,7 +47,7 @@ def draw(charts: Sequence[Chart], title: str = "", columns: int = 3, *, alike: b
             for axes in shown:
                 axes.set(**{axis: (min(low for low, _ in ends), max(high for _, high in ends))})
     else:  # one legend for all panels that show the same
-        kinds = [tuple(each.name for each in chart.curves) for chart in charts]
+        kinds = [tuple(axes.get_legend_handles_labels()[1]) for axes in shown]
         for kind in set(kinds):
             if len(kind) > 1:
                 where = [axes for axes, each in zip(shown, kinds, strict=True) if each == kind]
@@ -116,16 +116,17 @@ def _panel(axes: Any, chart: Chart, names: Sequence[str]) -> None:
     if chart.top is not None:
         higher = sum(bool((np.asarray(each.y, float) > chart.top).any()) for each in chart.curves)
         axes.set_ylim(top=chart.top if higher else None)
+    from matplotlib.ticker import EngFormatter
+
+    short = EngFormatter(sep="")  # 100k, not 100000
     if chart.log_x:
         ticks = sorted({float(x) for each in chart.curves for x in np.ravel(each.x)})
         if len(ticks) <= FEW_POINTS:
-            axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+            axes.set_xticks(ticks, [short(tick) for tick in ticks])
             axes.minorticks_off()
     else:
-        from matplotlib.ticker import EngFormatter
-
         axes.xaxis.get_major_locator().set_params(nbins=5)
-        axes.xaxis.set_major_formatter(EngFormatter(sep=""))  # 100k, not 100000
+        axes.xaxis.set_major_formatter(short)
     more = f"; {higher} go{'es' * (higher == 1)} higher" if higher else ""
     axes.set_title(chart.title + more, fontsize="medium")
 

@@ -250,6 +250,16 @@ def test_it_writes_what_it_reports(done: Path) -> None:
     assert all(list(run.glob("events*")) for run in (done / "runs").iterdir())
 
 
+def test_a_plan_goes_by_finished_runs(
+    done: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Of a longer study of the same groups: at the pace that their runs had."""
+    study = replace(_study(done, steps=10_000), out=tmp_path)
+    catalogue.run(replace(study, how=replace(study.how, dry_run=True)), Console(width=200))
+    assert "core-hours (by finished runs)" in " ".join(capsys.readouterr().out.split())
+    assert not list(tmp_path.iterdir())
+
+
 def test_finished_runs_are_not_repeated_and_files_are_the_same(
     done: Path, console: Console
 ) -> None:
@@ -390,16 +400,6 @@ def test_the_worst_runs_can_be_left_out_of_the_bands_but_are_there(tmp_path: Pat
     assert [seed for seed, *_ in drawing.raw] == [100, 101, 102]
     _, x, y = drawing.raw[1]
     np.testing.assert_allclose(drawing.mean.y, on_grid([(x, y)], 300_000.0)[1][0])
-
-
-def test_a_plan_goes_by_finished_runs(
-    done: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Of a longer study of the same groups: at the pace that their runs had."""
-    study = replace(_study(done, steps=10_000), out=tmp_path)
-    catalogue.run(replace(study, how=replace(study.how, dry_run=True)), Console(width=200))
-    assert "core-hours (by finished runs)" in " ".join(capsys.readouterr().out.split())
-    assert not list(tmp_path.iterdir())
 
 
 def test_nothing_to_draw_is_told(tmp_path: Path, console: Console) -> None:

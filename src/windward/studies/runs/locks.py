@@ -14,6 +14,8 @@ from filelock import FileLock, Timeout
 
 NAME, HOLDER = ".lock", ".holder"
 SOMEBODY = "another process"
+PATIENCE = 0.05
+"""seconds: whoever looks who has a lock holds it for a moment"""
 
 
 def guard(folder: Path) -> FileLock:
@@ -40,10 +42,10 @@ class Lock:
         self._lock = FileLock(folder / NAME, thread_local=False)
         self._inode: int | None = None
 
-    def take(self) -> str | None:
+    def take(self, patience: float = PATIENCE) -> str | None:
         """Takes the lock and gives None; or gives who has it, in words."""
         try:
-            self._lock.acquire(blocking=False)
+            self._lock.acquire(timeout=patience, poll_interval=PATIENCE / 5)
         except Timeout:
             with suppress(OSError):
                 return (self.folder / HOLDER).read_text() or SOMEBODY
@@ -91,7 +93,7 @@ def holder(folder: Path) -> str | None:
         return None
     lock = Lock(folder)
     try:
-        owner = lock.take()
+        owner = lock.take(0)
     except OSError:
         return None
     lock.release()
