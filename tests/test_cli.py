@@ -66,7 +66,7 @@ def test_evaluate_prints_numbers_and_writes_a_page(
 ) -> None:
     command = (
         "evaluate --model shipped --env Pendulum-v1 --disturbance bias:value=0.2 --channel qvel "
-        "--seeds 2 --episodes 2 --learner replay --h 2 --freeze-after 1 --max-steps 5 "
+        "--seeds 2 --episodes 2 --learner mf-gpc --h 2 --freeze-after 1 --max-steps 5 "
         f"--out {tmp_path}"
     )
     main(command.split())

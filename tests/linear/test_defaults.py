@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import windward as ww
-from windward.studies.linear.random_systems import problem, wind
+from windward.studies.paper.systems import problem, wind
 
 T, SEEDS = 3000, 4
 

@@ -23,7 +23,13 @@ from windward.studies.evaluation.episodes import Actor, begin
 from windward.studies.evaluation.evaluate import Evaluate, evaluate
 
 WIND = ("uniform:bound=0.2", "qvel")
-SMALL: dict[str, Any] = {"seeds": 2, "episodes": 3, "max_steps": 12, "eta": 1e-3}
+SMALL: dict[str, Any] = {
+    "seeds": 2,
+    "episodes": 3,
+    "max_steps": 12,
+    "eta": 1e-3,
+    "learner": "mf-gpc",
+}
 CART = Body("cart", 0.04, 0.6, 1.0, 0.2)
 
 
@@ -218,7 +224,17 @@ def test_a_cart_that_leaves_its_rail_upright_did_not_fall() -> None:
     assert animation._end(film([0.0, 0.1], False), CART._replace(lean=None)) == "ended at step 1"
 
 
-SETTINGS = Evaluate("shipped", "Pendulum-v1", *WIND, seeds=1, episodes=2, max_steps=12, eta=1e-3)
+SETTINGS = Evaluate(
+    "shipped",
+    "Pendulum-v1",
+    *WIND,
+    seeds=1,
+    episodes=2,
+    max_steps=12,
+    eta=1e-3,
+    learner="mf-gpc",
+    guard=False,
+)
 
 
 def test_the_page_of_an_evaluation_holds_its_films(tmp_path: Path, console: Console) -> None:

@@ -6,6 +6,7 @@ import json
 import shlex
 from dataclasses import fields, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import gymnasium as gym
@@ -22,6 +23,7 @@ from windward.studies.evaluation import numbers as evaluation_numbers
 from windward.studies.evaluation import report as evaluation_report
 from windward.studies.evaluation.episodes import Actor, begin, play
 from windward.studies.evaluation.evaluate import Evaluate, Evaluation, Runs, evaluate
+from windward.studies.evaluation.loading import load_simulator_of
 from windward.studies.evaluation.numbers import (
     Difference,
     as_json,
@@ -41,7 +43,7 @@ SMALL: dict[str, Any] = {"seeds": 2, "episodes": 3, "max_steps": 12}
 
 
 def test_without_a_correction_adapted_is_base_to_the_bit() -> None:
-    found = evaluate(*PENDULUM, **SMALL, eta=0.0, sigma=0.0)
+    found = evaluate(*PENDULUM, **SMALL, eta=0.0, sigma=0.0, learner="mf-gpc", guard=False)
     base, adapted = found.runs["base"], found.runs["adapted"]
     np.testing.assert_array_equal(adapted.returns, base.returns)
     assert not np.array_equal(found.runs["nominal"].returns, base.returns)
@@ -50,7 +52,9 @@ def test_without_a_correction_adapted_is_base_to_the_bit() -> None:
 
 
 def test_discrete_adapted_is_base_to_the_bit_while_M_is_0() -> None:
-    found = evaluate(*CARTPOLE, **SMALL | {"max_steps": 100}, eta=0.0)
+    found = evaluate(
+        *CARTPOLE, **SMALL | {"max_steps": 100}, eta=0.0, learner="mf-gpc", guard=False
+    )
     base, adapted = found.runs["base"], found.runs["adapted"]
     np.testing.assert_array_equal(adapted.returns, base.returns)
     np.testing.assert_array_equal(adapted.lengths, base.lengths)
@@ -63,7 +67,10 @@ def test_a_greedy_base_policy_is_shown_once() -> None:
 
 
 def test_exploration_and_learning_change_what_happens_and_are_repeatable() -> None:
-    first, again = (evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1) for _ in range(2))
+    first, again = (
+        evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1, learner="mf-gpc", guard=False)
+        for _ in range(2)
+    )
     assert (first.runs["adapted"].returns != first.runs["base"].returns).all()
     assert first.runs["adapted"].M_norm.all()
     assert first.signal == "pd3"
@@ -74,22 +81,38 @@ def test_exploration_and_learning_change_what_happens_and_are_repeatable() -> No
 
 
 def test_a_seed_means_the_same_wherever_the_seeds_begin() -> None:
-    both = evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1)
-    second = evaluate(*PENDULUM, **SMALL | {"seeds": 1}, first_seed=1, eta=1e-3, every_episodes=1)
+    both = evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1, learner="mf-gpc", guard=False)
+    second = evaluate(
+        *PENDULUM,
+        **SMALL | {"seeds": 1},
+        first_seed=1,
+        eta=1e-3,
+        every_episodes=1,
+        learner="mf-gpc",
+        guard=False,
+    )
     assert second.seeds == (1,)
     for policy, runs in second.runs.items():
         np.testing.assert_array_equal(runs.returns[0], both.runs[policy].returns[1])
 
 
 def test_M_stays_when_frozen() -> None:
-    found = evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1, freeze_after=1)
+    found = evaluate(
+        *PENDULUM,
+        **SMALL,
+        eta=1e-3,
+        every_episodes=1,
+        freeze_after=1,
+        learner="mf-gpc",
+        guard=False,
+    )
     norm = found.runs["adapted"].M_norm
     np.testing.assert_array_equal(norm[:, 1:], norm[:, :1].repeat(2, axis=1))
     assert norm.all()
 
 
 def test_the_trace_is_of_the_first_seed_and_shows_the_wind() -> None:
-    found = evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1)
+    found = evaluate(*PENDULUM, **SMALL, eta=1e-3, every_episodes=1, learner="mf-gpc", guard=False)
     trace = found.trace
     assert trace.episode.tolist() == [0] * 12 + [1] * 12 + [2] * 12
     np.testing.assert_allclose(trace.w_hat[:, 1], trace.wind["qvel"][:, 0], atol=1e-6)
@@ -248,7 +271,7 @@ def test_of_one_seed_no_interval_is_written() -> None:
 
 # Files.
 
-SETTINGS = Evaluate(*PENDULUM, seeds=2, episodes=3, max_steps=12, eta=1e-3)
+SETTINGS = Evaluate(*PENDULUM, seeds=2, episodes=3, max_steps=12, eta=1e-3, learner="mf-gpc")
 
 
 def test_files_hold_what_was_measured(tmp_path: Path) -> None:
@@ -271,7 +294,10 @@ def test_files_hold_what_was_measured(tmp_path: Path) -> None:
             shown = text(Interval(said["mean"]["value"], *said["mean"]["interval"]), 2)
             assert shown in page
             assert shown in terminal
-    assert "uniform:bound=0.2 --channel qvel --seeds 2 --episodes 3 --eta 0.001" in page
+    assert (
+        "uniform:bound=0.2 --channel qvel --seeds 2 --episodes 3 --learner mf-gpc --eta 0.001"
+        in page
+    )
     for shown in (page.replace("&#39;", "'"), " ".join(terminal.split())):
         assert f"[ ]: {intervals(2)}" in shown
         assert "Student's 95 % interval of the pairs" in shown
@@ -360,8 +386,8 @@ def test_the_command_makes_the_settings_again() -> None:
     settings = replace(SETTINGS, disturbance="bias:value=1 + uniform:bound=0.2", greedy=True)
     assert evaluation_report.command_of("windward evaluate", settings) == (
         "windward evaluate --model shipped --env Pendulum-v1 --disturbance 'bias:value=1 + "
-        "uniform:bound=0.2' --channel qvel --seeds 2 --episodes 3 --eta 0.001 --max-steps 12 "
-        "--greedy"
+        "uniform:bound=0.2' --channel qvel --seeds 2 --episodes 3 --learner mf-gpc --eta 0.001 "
+        "--max-steps 12 --greedy"
     )
 
 
@@ -370,7 +396,8 @@ OTHERS: dict[str, Any] = {
     "channel": "action", "signal": "pd1", "seeds": 3, "episodes": 4, "first_seed": 9,
     "learner": "advantage", "h": 3, "sigma": 0.2, "eta": 0.01, "every_episodes": 2,
     "weight_decay": 0.1, "freeze_after": 1, "max_steps": 11, "algo": "PPO",
-    "vec_normalize": Path("of/it.pkl"), "logits": "module:function", "greedy": True,
+    "vec_normalize": Path("of/it.pkl"), "simulator": "learned.npz",
+    "logits": "module:function", "greedy": True,
 }  # fmt: skip
 """another value for each setting but the folder"""
 
@@ -429,8 +456,9 @@ def test_a_folder_with_results_of_other_settings_is_refused(
         ({"greedy": True}, "greedy is for discrete actions, those of Pendulum-v1 are Box"),
         ({"signal": "pd4"}, "signal must be one of"),
         ({"signal": "nowhere_at_all:f"}, "cannot be imported"),
-        ({"sigma": -1.0}, "sigma must be"),
-        ({"nonsense": 1}, "does not take these options"),
+        ({"sigma": -1.0, "learner": "mf-gpc"}, "sigma must be"),
+        ({"sigma": 0.1}, "sigma= means nothing to learner 'auto'"),
+        ({"nonsense": 1, "learner": "mf-gpc"}, "does not take these options"),
         ({"logits": np.zeros}, "logits= is for discrete actions"),
         ({"model": "shipped:Hopper-v5"}, "BasePolicy is of another environment"),
         ({"model": "shipped:Ant-v5"}, "no policy for Ant-v5 comes with windward"),
@@ -444,3 +472,40 @@ def test_bad_input_is_refused_before_the_first_episode(
     given = dict(zip(names, PENDULUM, strict=True)) | SMALL | change
     with pytest.raises(ValueError, match=message):
         evaluate(**given)
+
+
+def test_the_first_sentence_says_what_came_out() -> None:
+    def said(nominal: float | None, base: float, gain: float, own: bool = False) -> str:
+        each = gain + np.array([-1.0, 0.0, 1.0])
+        means = {"base": base, "adapted": base + gain}
+        means |= {} if nominal is None else {"nominal": nominal}
+        rows = {name: SimpleNamespace(mean=SimpleNamespace(value=v)) for name, v in means.items()}
+        difference = SimpleNamespace(mean=SimpleNamespace(low=each.min(), high=each.max()))
+        found: Any = SimpleNamespace(own_wind=own)
+        return evaluation_numbers.outcome(found, SimpleNamespace(rows=rows, difference=difference))  # type: ignore[arg-type]
+
+    assert said(1000, 995, 0) == "Your policy copes already: 995 of 1000."
+    assert said(1000, 500, 400).startswith("Recovered 80 %: 500 -> 900 of 1000")
+    assert said(1000, 500, -50).startswith("Adapting did harm: 500 -> 450")
+    assert "No gain is shown" in said(1000, 500, 0.5)
+    assert said(None, 500, 0).startswith("Nothing was disturbed")
+    assert "own wind" in said(None, 500, 0, own=True)
+
+
+def test_progress_is_told_in_lines_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation.Lines, "EVERY", 0.0)
+    written = io.StringIO()
+    console = Console(file=written, force_terminal=False)
+    evaluate("shipped", "Pendulum-v1", seeds=1, episodes=2, max_steps=5, console=console)
+    lines = [line for line in written.getvalue().splitlines() if "episodes" in line]
+    assert len(lines) == 3  # the last one says nothing new
+    assert "1 of 4 episodes, about 0 minutes left" in lines[0]
+
+
+def test_a_simulator_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"there is no file 'none.npz'; or name an object"):
+        load_simulator_of("none.npz", "Pendulum-v1")
+    (tmp_path / "physics.py").write_text("mine = {'scale': {'mass': 1.1}}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(tmp_path)
+        assert load_simulator_of("physics:mine", "Pendulum-v1") == {"scale": {"mass": 1.1}}

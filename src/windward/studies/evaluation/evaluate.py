@@ -6,6 +6,7 @@ policy's own draws are the same in both, so differences are paired by seed. The 
 wind shows what there is to win back. What exploration costs is counted; nothing is left out.
 """
 
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -80,9 +81,12 @@ class Evaluate:
     """episodes of each seed, over which M learns"""
     first_seed: int = 0
     """the first seed; tune on some, report on others"""
+    simulator: str | None = None
+    """of the nominal world, where windward knows none: a file of save_simulator, or module:object
+    with what fit_simulator gave, or options of windward.simulator ({"step": f, "state": g})"""
     learner: str | None = None
-    """who proposes corrections: matching, search, mf-gpc, advantage, quadratic ...; this and the
-    five below are RobustWrapper's own defaults if left out"""
+    """who proposes corrections: auto, matching, search, mf-gpc, advantage, quadratic, response,
+    observer, l1, residual; this and the five below are RobustWrapper's own defaults if left out"""
     h: int | None = None
     """memory"""
     sigma: float | None = None
@@ -206,6 +210,7 @@ def evaluate(
     traces: list[Trace] = []
     every = tuple(range(first_seed, first_seed + seeds))
     with warnings.catch_warnings(record=True) as caught, _bar(console) as bar:
+        lines = Lines(console, len(played) * seeds * episodes)
         warnings.simplefilter("always")
         task = bar.add_task("", total=len(played) * seeds * episodes)
         for seed in every:
@@ -216,6 +221,7 @@ def evaluate(
                     for number in range(episodes):
                         played[policy][-1].append(play(env, by, seed, number))
                         bar.advance(task)
+                        lines.advance(f"seed {seed}, {policy}")
             bar.update(task, description=f"seed {seed}, {ADAPTED}")
             env = filming.on(windy(), ADAPTED, seed)
             with closing(RobustWrapper(env, seed=seed, **options)) as wrapper:
@@ -227,6 +233,7 @@ def evaluate(
                     episode = play_adapted(wrapper, actor, seed, number, recorder)
                     played[ADAPTED][-1].append(episode)
                     bar.advance(task)
+                    lines.advance(f"seed {seed}, {ADAPTED}")
                 wrappers.append(wrapper)
                 if recorder is not None:
                     traces.append(recorder.trace())
@@ -273,6 +280,31 @@ def _check_channel(disturbance: Any, channel: Any) -> None:
         raise ValueError(
             f"channel {channel!r} is where a disturbance pushes, and there is none: give a "
             "disturbance too, such as uniform:bound=0.1, or leave channel out"
+        )
+
+
+class Lines:
+    """Progress in lines, where there is no terminal that a bar could be drawn on."""
+
+    EVERY = 10.0
+    """seconds between lines, at least"""
+
+    def __init__(self, console: Console | None, total: int) -> None:
+        self._console = console if console is not None and not console.is_terminal else None
+        self._total, self._done = total, 0
+        self._begun = self._said = time.monotonic()
+
+    def advance(self, what: str) -> None:
+        """An episode was played."""
+        self._done += 1
+        now = time.monotonic()
+        if self._console is None or now - self._said < self.EVERY or self._done == self._total:
+            return
+        self._said = now
+        left = (now - self._begun) / self._done * (self._total - self._done)
+        self._console.print(
+            f"{what}: {self._done} of {self._total} episodes, about {left / 60:.0f} minutes left",
+            highlight=False,
         )
 
 

@@ -6,6 +6,7 @@ A file of Stable-Baselines3, SBX or windward, a policy that comes with the packa
 import importlib
 import json
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
@@ -20,6 +21,7 @@ from windward.agents.checkpoints import AGENT, CHECKPOINT
 from windward.policies.sb3 import SB3, SBX, library_of
 from windward.policies.shipped import KIND as BASE
 from windward.policies.shipped import SHIPPED
+from windward.simulators.learned_files import load_simulator
 
 KINDS = (
     "a .zip of Stable-Baselines3 or SBX, an .npz of windward, 'shipped' (or 'shipped:ID'), or "
@@ -96,6 +98,16 @@ def load_object(name: str) -> Any:
             raise ValueError(f"{module!r} has no {path!r} (of {name!r})")
         found = getattr(found, part)
     return found
+
+
+def load_simulator_of(name: str, env_id: str) -> Any:
+    """A simulator that a user names: a file of `save_simulator`, or module:object."""
+    if ":" in name and not Path(name).exists():
+        return load_object(name)
+    if not Path(name).exists():
+        raise ValueError(f"there is no file {name!r}; or name an object, as module:object")
+    with closing(make_env(env_id)) as env:
+        return load_simulator(name, env)
 
 
 def class_of(path: Path, algo: str | None = None) -> tuple[str, str]:

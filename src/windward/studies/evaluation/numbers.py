@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.stats
 
-from windward.studies.evaluation.evaluate import ADAPTED, BASE, Evaluation
+from windward.studies.evaluation.evaluate import ADAPTED, BASE, NOMINAL, Evaluation
 from windward.studies.stats import (
     FEW,
     TOO_NARROW,
@@ -146,6 +146,33 @@ def verdict(difference: Difference, where: str) -> str:
     return (
         f"Over {episodes}, adapted minus base is {text(difference.mean, seeds)} in return"
         f"{told}: {shown}. Adapted was better on {better} of {seeds} seeds."
+    )
+
+
+COPES = 0.02
+"""share of the nominal return that a policy may lose and still be said to cope"""
+
+
+def outcome(found: Evaluation, numbers: Numbers) -> str:
+    """The first thing to know, in one sentence."""
+    rows, gain = numbers.rows, numbers.difference.mean
+    base, adapted = rows[BASE].mean.value, rows[ADAPTED].mean.value
+    if NOMINAL not in rows:
+        if found.own_wind:
+            return f"{number(base)} -> {number(adapted)} with adaptation, in this world's own wind."
+        return "Nothing was disturbed, so there is nothing to recover: give --disturbance."
+    nominal = rows[NOMINAL].mean.value
+    lost = nominal - base
+    went = f"{number(base)} -> {number(adapted)} of {number(nominal)} in the nominal world"
+    if lost <= COPES * abs(nominal):
+        return f"Your policy copes already: {number(base)} of {number(nominal)}."
+    if gain.low > 0:
+        return f"Recovered {100 * (adapted - base) / lost:.0f} %: {went}."
+    if gain.high < 0:
+        return f"Adapting did harm: {went}."
+    return (
+        f"No gain is shown: {went}. More seeds tell more; windward diagnose says what changed, and "
+        "a change that no action can undo needs retraining."
     )
 
 

@@ -22,7 +22,7 @@ from windward.studies.evaluation.evaluate import (
     Runs,
     evaluate,
 )
-from windward.studies.evaluation.loading import load_model
+from windward.studies.evaluation.loading import load_model, load_simulator_of
 from windward.studies.runs import study_folder
 from windward.studies.runs.study_folder import claim, refuse_others
 from windward.studies.spec import command_line
@@ -40,6 +40,9 @@ def run(settings: Evaluate, console: Console, command: str | None = None) -> dic
     given = {name: getattr(settings, name) for name in OPTIONS}
     model = load_model(settings.model, settings.env, settings.algo, settings.vec_normalize)
     identity = {name: each for name, each in asdict(settings).items() if name != "out"}
+    simulator = (
+        None if settings.simulator is None else load_simulator_of(settings.simulator, settings.env)
+    )
     out = prepare(settings.out or default_out(settings))
     refuse_others(out, identity)
 
@@ -51,14 +54,15 @@ def run(settings: Evaluate, console: Console, command: str | None = None) -> dic
         model, settings.env, settings.disturbance, settings.channel, settings.signal,
         seeds=settings.seeds, episodes=settings.episodes, first_seed=settings.first_seed,
         freeze_after=settings.freeze_after, max_steps=settings.max_steps, logits=settings.logits,
-        greedy=settings.greedy, console=console, keep=keep,
+        greedy=settings.greedy, console=console, keep=keep, simulator=simulator,
         **{name: value for name, value in given.items() if value is not None},
     )  # fmt: skip
     command = command or command_of("windward evaluate", settings)
     scopes = stats.halves(found)
     for name, each in scopes.items():
         console.print(report.terminal(evaluation_page.table(name, each, len(found.seeds))))
-    for line in [*_verdicts(scopes), *_counts(found), *(f"warned: {n}" for n in found.notes)]:
+    notes = [f"warned: {note}" for note in found.notes]
+    for line in [*_verdicts(found, scopes), *_counts(found), *notes]:
         console.print(escape(line), highlight=False)
     return write(out, found, scopes, settings, command, console)
 
@@ -79,8 +83,9 @@ def default_out(settings: Evaluate) -> Path:
     return Path("out/evaluate") / f"{name}-{digest}"
 
 
-def _verdicts(scopes: dict[str, stats.Numbers]) -> list[str]:
-    return [stats.verdict(each.difference, name) for name, each in scopes.items()]
+def _verdicts(found: Evaluation, scopes: dict[str, stats.Numbers]) -> list[str]:
+    first = stats.outcome(found, next(iter(scopes.values())))
+    return [first, *(stats.verdict(each.difference, name) for name, each in scopes.items())]
 
 
 def _counts(found: Evaluation) -> list[str]:
@@ -119,7 +124,7 @@ def write(
         clipped=int(found.runs[ADAPTED].clipped.sum()),
         M=[np.asarray(M).tolist() for M in found.M],
     )  # fmt: skip
-    lead = " ".join(_verdicts(scopes))
+    lead = " ".join(_verdicts(found, scopes))
     evaluation_page.write(out / "report.html", found, scopes, settings, summary, lead)
     console.print(
         f"page: {out / 'report.html'}   figure: {out / 'evaluation.png'}   raw results: "
