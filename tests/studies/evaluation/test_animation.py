@@ -233,7 +233,6 @@ SETTINGS = Evaluate(
     max_steps=12,
     eta=1e-3,
     learner="mf-gpc",
-    ,
 )
 
 
