@@ -46,10 +46,10 @@ def draw(charts: Sequence[Chart], title: str = "", columns: int = 3, *, alike: b
             ends = [getattr(axes, f"get_{axis}")() for axes in shown]
             for axes in shown:
                 axes.set(**{axis: (min(low for low, _ in ends), max(high for _, high in ends))})
-    else:  # one legend for all panels that show the same
+    elif len(names) > 1:  # one legend for all panels that show the same
         kinds = [tuple(axes.get_legend_handles_labels()[1]) for axes in shown]
         for kind in set(kinds):
-            if len(kind) > 1:
+            if kind:
                 where = [axes for axes, each in zip(shown, kinds, strict=True) if each == kind]
                 _legend(where[-1] if len(kind) > FEW_NAMES else where[0], len(kind))
     for axes in every[len(charts) :]:

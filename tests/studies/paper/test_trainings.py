@@ -414,7 +414,7 @@ def test_a_plan_says_what_it_costs_and_does_nothing(
     monkeypatch.chdir(tmp_path)
     main(["run", "ant-pd3", "--scale", "paper", "--dry-run"])
     out = " ".join(capsys.readouterr().out.split())
-    assert "what baseline and MF-GPC PD3 take is known once a run is finished" in out
+    assert "what baseline, MF-GPC PD3 take is known once a run is finished" in out
     assert "15,000,000" in out
     # 1e6 transitions of Ant-v5: 4 bytes of 2·105 + 8 + 2 numbers, and the process.
     need = (4 * 1e6 * 220 + planning.PROCESS) / 2**30

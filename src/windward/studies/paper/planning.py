@@ -98,7 +98,7 @@ def show(groups: Sequence[Group], size: Size, how: Execution, study: str, consol
     local = how.backend == "local"
     told += f"{hours / jobs:.1f} hours with {jobs} at once" if local else "as Ray tasks"
     if unknown:
-        names = " and ".join(dict.fromkeys(unknown))
+        names = ", ".join(dict.fromkeys(unknown))
         told = f"what {names} take is known once a run is finished (`windward list` has the usual "
         told += f"time at laptop scale); {jobs} at once"
     console.print(
