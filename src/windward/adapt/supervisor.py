@@ -9,14 +9,16 @@ in the diagnosed world, and withdraws what does worse in the real one.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import wraps
 from statistics import median
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from windward.adapt.corrections import Correction, Residual, Space
 from windward.adapt.episodes import Policy, Window
@@ -46,6 +48,17 @@ from windward.simulators.ridge import huber_loss, usual_size
 
 _LOG = logging.getLogger("windward")
 _BACKGROUND = ThreadPoolExecutor(1, thread_name_prefix="windward-search")
+
+
+def single_threaded(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Work on small matrices: where a core is busy BLAS's threads wait for it at every product."""
+
+    @wraps(work)
+    def alone(*given: Any, **more: Any) -> Any:
+        with threadpool_limits(1, "blas"):
+            return work(*given, **more)
+
+    return alone
 
 
 class Phase(StrEnum):
@@ -279,6 +292,7 @@ class Supervisor:
         assert self.belief.verdict is not None
         return f"{self.belief.verdict.name} acts"
 
+    @single_threaded
     def _diagnose(self) -> None:
         """What changed, from all that was recorded since the last change."""
         parts = self.parts
@@ -306,6 +320,7 @@ class Supervisor:
                 return
         self._believe(found)
 
+    @single_threaded
     def _refit(self) -> None:
         """Corrects a learned simulator by what was recorded, and acts on it if that is much."""
         self._due = int(self.memory.steps * self.parts.supervisor.again)
@@ -563,6 +578,7 @@ class Supervisor:
         )
         self._job = belief, job
 
+    @single_threaded
     def _searched(
         self,
         at: Situation,
