@@ -29,6 +29,7 @@ SMALL: dict[str, Any] = {
     "max_steps": 12,
     "eta": 1e-3,
     "learner": "mf-gpc",
+    "guard": False,
 }
 CART = Body("cart", 0.04, 0.6, 1.0, 0.2)
 
