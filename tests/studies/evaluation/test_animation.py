@@ -240,7 +240,9 @@ SETTINGS = Evaluate(
 def test_the_page_of_an_evaluation_holds_its_films(tmp_path: Path, console: Console) -> None:
     evaluation_report.run(replace(SETTINGS, out=tmp_path), console)
     page = (tmp_path / "report.html").read_text()
-    found = evaluate("shipped", "Pendulum-v1", *WIND, **SMALL | {"seeds": 1, "episodes": 2})
+    found = evaluate(
+        "shipped", "Pendulum-v1", *WIND, **SMALL | {"seeds": 1, "episodes": 2, "guard": True}
+    )
     assert found.scene is not None
     data = section(found.scene, {"base": 1, "adapted": 2}).scene
     (figure,) = re.findall(r'<figure class="film.*?</figure>', page, re.DOTALL)
