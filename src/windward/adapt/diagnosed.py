@@ -9,6 +9,7 @@ from windward.adapt import resume, winds
 from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.corrections import Carry, Choices
 from windward.adapt.episodes import blank_carry
+from windward.adapt.faults import finite, some
 from windward.adapt.memory import Memory
 from windward.adapt.supervisor import Belief, Parts, Supervisor
 
@@ -57,6 +58,8 @@ class Diagnosed:
 
     def _resume(self, rows: np.ndarray) -> None:
         """Begins to record rows amid their episodes."""
+        if not some(rows):
+            return
         for row in np.flatnonzero(rows):
             self.memory.cut(row)
             if self._state is not None and self._known[row] and self.x is not None:
@@ -103,7 +106,7 @@ class Diagnosed:
 
     def cut(self, rows: np.ndarray) -> None:
         """See Learner: windows and winds of rows are emptied."""
-        if not rows.any():
+        if not some(rows):
             return
         self._carry = Carry(*(np.where(_like(rows, each), 0.0, each) for each in self._carry))
         amount = self._winds.amount
@@ -118,6 +121,8 @@ class Diagnosed:
         if not fresh:
             self._read(x, good)
         assert self._state is not None
+        if not some(begun):
+            return
         for row in np.flatnonzero(begun):
             self.memory.cut(row)
             if self._known[row]:
@@ -229,10 +234,10 @@ class Diagnosed:
         both = 1 if at is None or windy else 2
         flags = np.repeat(np.arange(both) > 0, n)
         made = twin.advance(flags, np.tile(x[index], (both, 1)), np.tile(u[index], (both, 1)))
-        w_hat = np.nan_to_num(twin.gap(x_next[index], made[:n]))
+        w_hat = _cleaned(twin.gap(x_next[index], made[:n]))
         if at is None:
             scale = self.supervisor.scale_of(x_next[index] - x[index])
-            return w_hat, float(np.square(w_hat / scale).mean(axis=1).max())
+            return w_hat, _loudest(w_hat / scale)
         window = self._carry.window.copy()
         w = w_hat[:, at.window.coordinates] / at.window.size
         window[index] = np.concatenate([w[:, None], window[index, :-1]], axis=1)
@@ -240,8 +245,8 @@ class Diagnosed:
         if windy:
             left = self._follow_wind(belief, x, u, x_next, index)
         else:
-            left = np.nan_to_num(twin.gap(x_next[index], made[n:])) * self._weight
-        return w_hat, float(np.square(left).mean(axis=1).max())
+            left = _cleaned(twin.gap(x_next[index], made[n:])) * self._weight
+        return w_hat, _loudest(left)
 
     def _follow_wind(
         self, belief: Belief, x: np.ndarray, u: np.ndarray, x_next: np.ndarray, index: np.ndarray
@@ -261,6 +266,8 @@ class Diagnosed:
 
     def _end(self, ended: np.ndarray, paid: bool) -> None:
         """Episodes of rows ended."""
+        if not some(ended):
+            return
         for row in np.flatnonzero(ended):
             share = float(self._acted[row] / max(self._lengths[row], 1))
             total = float(self._totals[row])
@@ -295,6 +302,16 @@ class Diagnosed:
     def restore(self, arrays: Arrays, header: dict[str, Any]) -> None:
         """See Learner."""
         resume.restore(self, arrays, header)
+
+
+def _cleaned(w: np.ndarray) -> np.ndarray:
+    """Zeros for what is no number."""
+    return w if finite(w) else np.nan_to_num(w)
+
+
+def _loudest(r: np.ndarray) -> float:
+    """The largest mean square of rows."""
+    return max((np.einsum("ij,ij->i", r, r) / r.shape[1]).tolist())
 
 
 def _like(rows: np.ndarray, array: np.ndarray) -> np.ndarray:
