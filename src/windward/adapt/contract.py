@@ -40,6 +40,7 @@ class Outcome(NamedTuple):
     valid: np.ndarray  # it was a step, and not a reset
     good: np.ndarray  # a step with finite numbers, in which nothing went wrong before
     paid: bool  # whether rewards are known
+    calm: bool  # whether all rows are good and none ended, as in most steps
     made: Executed
 
 

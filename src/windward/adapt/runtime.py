@@ -157,12 +157,14 @@ class Runtime:
         ends = terminated is not None or truncated is not None
         terminated = self._none if terminated is None else np.asarray(terminated, dtype=bool)
         truncated = self._none if truncated is None else np.asarray(truncated, dtype=bool)
-        valid = self._all if phantom is None else ~phantom
-        ended = (terminated | truncated) & valid if ends else self._none
         known = rewards(reward, self.rows) if paid else np.zeros(self.rows)
         told = finite_rows(x_next)
-        good = valid & ready & told
-        if not finite(known):
+        usual = not ends and phantom is None and every(ready) and every(told)
+        calm = usual and finite(known)
+        valid = self._all if phantom is None else ~phantom
+        ended = (terminated | truncated) & valid if ends else self._none
+        good = self._all if calm else valid & ready & told
+        if not calm and not finite(known):
             unpaid = ~np.isfinite(known)
             self.faults.note("reward", unpaid & valid)
             good &= ~unpaid
@@ -170,11 +172,13 @@ class Runtime:
             self.x, np.array(made.action), known, x_next, terminated,
             self._none if shown is None else ended, paid and not self.frozen,
         )  # fmt: skip
-        heard = self.learner.observe(Outcome(happened, truncated, ended, valid, good, paid, made))
+        heard = self.learner.observe(
+            Outcome(happened, truncated, ended, valid, good, paid, calm, made)
+        )
         if heard.why:
             self.faults.note("signal", good & ~heard.taught, heard.why)
         fault = self.fallback = self._none
-        if not every(good & heard.taught):
+        if not (calm and every(heard.taught)) and not every(good & heard.taught):
             fault = valid & ~(good & heard.taught)
             self.fallback = fault & ready & ~ended
             if some(fault):

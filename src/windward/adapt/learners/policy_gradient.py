@@ -149,25 +149,28 @@ class PolicyGradient:
     def observe(self, outcome: Outcome) -> Heard:
         """See Learner."""
         happened, turn = outcome.happened, self._turn
-        good, valid, ended = outcome.good & turn, outcome.valid & turn, outcome.ended
-        aux, usable = None, self._none
-        if some(good):
+        calm, ended = outcome.calm and every(turn), outcome.ended
+        good = valid = self._all
+        if not calm:
+            good, valid = outcome.good & turn, outcome.valid & turn
+        aux, usable, whole = None, self._none, False
+        if calm or some(good):
             # Good rows must not fail for what others hold.
-            asked = happened if every(good) else happened.mended(good)
+            asked = happened if calm or every(good) else happened.mended(good)
             went_well, found = self._attempt(
                 lambda: self.engine.shaped(self.source.after(asked)), good
             )
             if went_well:
                 aux, usable = self._sized(found, good, happened.learn), good
+                whole = calm or every(good)
         if aux is None:
             aux = self.engine.blank()
         if outcome.made.logits is not None:
             aux = {**aux, signals.LOGITS: outcome.made.logits}
-        whole = every(usable)
         c = -happened.reward if whole else np.where(usable, -happened.reward, 0.0)
         step = Step(
             c, aux, happened.terminated, outcome.truncated, valid, usable, outcome.made.number,
-            usual=whole and not some(ended),
+            usual=whole and (calm or not some(ended)),
         )  # fmt: skip
         learn = happened.learn and not self._waiting
         seen = self.engine.observe(step, learn, self._unit())
@@ -178,7 +181,7 @@ class PolicyGradient:
             taught = accepted | (outcome.good & ~turn)
             why = "its numbers were not finite" if some(usable & ~accepted) else ""
         self._mid_episode = (
-            ~ended if every(outcome.valid) else np.where(outcome.valid, ~ended, self._mid_episode)
+            self._all if calm else np.where(outcome.valid, ~ended, self._mid_episode)
         )
         if self.trials is not None and not self.frozen:
             self._tried(self.trials, outcome, w_hat, taught & turn)
