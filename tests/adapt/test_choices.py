@@ -10,7 +10,7 @@ import pytest
 
 import windward as ww
 from windward.adapt.corrections import Carry, Choice, Choices, Residual
-from windward.adapt.learners.search import SearchSettings
+from windward.adapt.proposers.search import SearchSettings
 
 from .worlds import assert_same, drive
 

@@ -259,7 +259,7 @@ def test_logits_that_fail(how):
 @pytest.mark.parametrize("value", [7, -1, np.nan])
 def test_discrete_base_action(value):
     model = ww.policies.load("CartPole-v1")
-    env = ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=model, h=1)
+    env = ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=model, h=1, learner="mf-gpc")
     env.reset(seed=0)
     with pytest.warns(ww.Fault, match="action"):
         *_, info = env.step(value)

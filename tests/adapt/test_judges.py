@@ -10,7 +10,7 @@ import windward as ww
 from windward.adapt.corrections import Carry, Range
 from windward.adapt.episodes import Window, play
 from windward.adapt.judges import JudgeSettings, Returns, Verdict, base_return, judged, simulated
-from windward.adapt.learners.base import SimulationSettings, Situation
+from windward.adapt.proposers.base import SimulationSettings, Situation
 from windward.adapt.twin import Twin
 from windward.adapt.winds import WindSettings
 

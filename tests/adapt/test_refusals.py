@@ -86,7 +86,7 @@ def test_actions_that_are_none(stepped, action):
 @pytest.mark.parametrize("action", [np.zeros(1), [0], "left", None, 1j], ids=repr)
 def test_discrete_actions_that_are_none(action):
     model = ww.policies.load("CartPole-v1")
-    env = ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=model, h=3)
+    env = ww.RobustWrapper(gym.make("CartPole-v1"), "pd3", logits=model, h=3, learner="mf-gpc")
     env.reset(seed=0)
     state = np.array(env.unwrapped.state)
     with pytest.raises(ValueError, match="action"):

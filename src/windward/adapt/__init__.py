@@ -1,16 +1,16 @@
 """The adaptive layer on Gymnasium: `RobustWrapper` for environments, `robustify` for policies."""
 
 from windward.adapt.config import logits_from, register
-from windward.adapt.contract import Heard, Planned
 from windward.adapt.faults import Fault
 from windward.adapt.judges import JudgeSettings
-from windward.adapt.learners.base import SimulationSettings
+from windward.adapt.learners.base import Heard, Planned
 from windward.adapt.learners.l1 import L1Settings
-from windward.adapt.learners.matching import MatchingSettings
 from windward.adapt.learners.observer import ObserverSettings
-from windward.adapt.learners.search import SearchSettings
 from windward.adapt.metric import MetricSettings
 from windward.adapt.policy import RobustPolicy, robustify
+from windward.adapt.proposers.base import SimulationSettings
+from windward.adapt.proposers.matching import MatchingSettings
+from windward.adapt.proposers.search import SearchSettings
 from windward.adapt.sources import PD1, PD2, PD3, Own
 from windward.adapt.supervisor import SupervisorSettings
 from windward.adapt.trials import TrialSettings

@@ -28,7 +28,7 @@ class Executed(NamedTuple):
 
 
 class Addition(Protocol):
-    """What is added to base actions; see `contract.Planned`."""
+    """What is added to base actions; see `learners.base.Planned`."""
 
     @property
     def correction(self) -> np.ndarray:

@@ -10,12 +10,11 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt import diagnosing
+from windward.adapt import diagnosed_options
 from windward.adapt.actuation import Actuation, Continuous, Softmax, refuse
 from windward.adapt.beside import Observing, Valued
-from windward.adapt.contract import Attempt, Learner
 from windward.adapt.engine import Engine
-from windward.adapt.finding import check_model, given_model, try_model, try_source, zeros_of
+from windward.adapt.learners.base import Attempt, Learner
 from windward.adapt.learners.input_maps import make_map
 from windward.adapt.learners.l1 import L1Settings, PiecewiseConstant
 from windward.adapt.learners.laws import Laws, refuse_score
@@ -27,6 +26,7 @@ from windward.adapt.learners.observer import (
 )
 from windward.adapt.learners.policy_gradient import PolicyGradient
 from windward.adapt.runtime import Runtime, Timely
+from windward.adapt.signals import check_model, given_model, try_model, try_source, zeros_of
 from windward.adapt.sizes import Size
 from windward.adapt.sources import Own, Source
 from windward.adapt.trials import Trials, TrialSettings
@@ -231,7 +231,7 @@ def _diagnosed(request: Request, attempt: Attempt) -> Learner:
         raise ValueError(f"learner {request.name!r} cannot be had: {why_not}")
     assert request.source is not None
     logits = getattr(request.actuation, "logits", None)
-    return diagnosing.make(
+    return diagnosed_options.make(
         request.source, request.spaces[1], _policy_of(request), request.rows, request.seed,
         request.name, request.options, attempt, logits,
     )  # fmt: skip
@@ -241,7 +241,9 @@ def why_no_diagnosis(request: Request) -> str:
     """What is missing for learners in the diagnosed world; nothing if they can be had."""
     if request.source is None:
         return "it needs a signal"
-    return diagnosing.why_not(request.source, request.spaces[1], _policy_of(request), request.name)
+    return diagnosed_options.why_not(
+        request.source, request.spaces[1], _policy_of(request), request.name
+    )
 
 
 def _policy_of(request: Request) -> Any:
@@ -253,7 +255,7 @@ def _policy_of(request: Request) -> Any:
 
 LEARNERS: dict[str, Maker] = {
     AUTO: _diagnosed,
-    **dict.fromkeys(diagnosing.PROPOSERS, _diagnosed),
+    **dict.fromkeys(diagnosed_options.PROPOSERS, _diagnosed),
     **dict.fromkeys(GRADIENTS, _gradient),
     "observer": _observer,
     "l1": _l1,
@@ -320,7 +322,7 @@ def _automatic(request: Request) -> tuple[Request, str]:
         return request._replace(name="mf-gpc"), ""
     why_not = why_no_diagnosis(request)
     if not why_not:
-        unknown = sorted(set(options) - set(diagnosing.SETTINGS) - {"guard"})
+        unknown = sorted(set(options) - set(diagnosed_options.SETTINGS) - {"guard"})
         if unknown:
             raise ValueError(
                 f"{', '.join(f'{each}=' for each in unknown)} means nothing to learner 'auto', "

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from windward.adapt import resume, winds
-from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.corrections import Carry, Choices
 from windward.adapt.episodes import blank_carry
 from windward.adapt.faults import finite, some
+from windward.adapt.learners.base import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.memory import Memory
 from windward.adapt.supervisor import Belief, Parts, Supervisor
 

@@ -1,4 +1,4 @@
-"""Bad input in a control loop: what kinds there are, said once each and counted."""
+"""Kinds of bad input: said once each and counted. What is done about it is in `runtime.py`."""
 
 import math
 import warnings

@@ -12,7 +12,7 @@ import numpy as np
 
 from windward.adapt.corrections import Correction
 from windward.adapt.episodes import Starts, play
-from windward.adapt.learners.base import Situation
+from windward.adapt.proposers.base import Situation
 
 
 @dataclass(frozen=True)

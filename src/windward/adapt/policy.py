@@ -9,9 +9,9 @@ import numpy as np
 from windward import checks
 from windward.adapt.config import make_runtime, named
 from windward.adapt.deadline import Deadline
-from windward.adapt.finding import check_model, find_source, options_of
 from windward.adapt.reports import Report
 from windward.adapt.shell import Shell
+from windward.adapt.signals import check_model, find_source, options_of
 from windward.adapt.vector import within_reach
 from windward.policies.sb3 import Inputs, library_of
 

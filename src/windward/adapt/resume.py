@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from windward.adapt.contract import Arrays
 from windward.adapt.corrections import Carry, Choice, Correction, Matching, Residual
 from windward.adapt.episodes import Window
 from windward.adapt.judges import Returns, Verdict
-from windward.adapt.learners.base import Situation
+from windward.adapt.learners.base import Arrays
 from windward.adapt.memory import Track
+from windward.adapt.proposers.base import Situation
 from windward.adapt.supervisor import Belief, Phase
 from windward.adapt.twin import Twin
 from windward.adapt.winds import Memory

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from windward.adapt.actuation import Actuation, Executed
-from windward.adapt.contract import Attempt, Learner, Outcome, Planned
 from windward.adapt.faults import Faults, every, finite, finite_rows, flags, some
+from windward.adapt.learners.base import Attempt, Learner, Outcome, Planned
 from windward.adapt.reports import Report
 from windward.adapt.sources import Happened
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from windward.adapt.actuation import action_array
 from windward.adapt.config import make_runtime, named
-from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
+from windward.adapt.signals import find_source
 from windward.adapt.sources import Source
 from windward.adapt.vector import final_rows
 from windward.adapt.wrapper import RobustWrapper

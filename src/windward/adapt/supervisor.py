@@ -4,8 +4,9 @@
        ^                                        |                            |
        +------ the world changed again ---------+--- returns below the base's: REST
 
-It diagnoses the world from recorded steps, asks learners for corrections, lets judges compare them
-in the diagnosed world, and withdraws what does worse in the real one.
+It diagnoses the world from recorded steps (when: `SupervisorSettings`), asks proposers for
+corrections, lets judges compare them in the diagnosed world, and withdraws what does worse in the
+real one (how sure that must be: `judges.Returns`).
 """
 
 import logging
@@ -31,9 +32,9 @@ from windward.adapt.judges import (
     nominal_return,
     simulated,
 )
-from windward.adapt.learners.base import Learner, SimulationSettings, Situation
 from windward.adapt.memory import Memory
 from windward.adapt.metric import MetricSettings, closed_loop_metric, usual_change
+from windward.adapt.proposers.base import Proposer, SimulationSettings, Situation
 from windward.adapt.twin import Twin
 from windward.adapt.winds import WindSettings
 from windward.diagnosis.coordinate_wind import placed
@@ -148,7 +149,7 @@ class Parts:
     range: Space
     dtype: type
     horizon: int
-    learners: Sequence[Learner]
+    proposers: Sequence[Proposer]
     supervisor: SupervisorSettings = field(default_factory=SupervisorSettings)
     judge: JudgeSettings = field(default_factory=JudgeSettings)
     metric: MetricSettings = field(default_factory=MetricSettings)
@@ -408,7 +409,7 @@ class Supervisor:
         if isinstance(before.correction, Residual) and before.twin.axes == twin.axes:
             # Found for nearly the same world: it is judged again in this one.
             belief.correction, belief.verdict = before.correction, before.verdict
-        quick = [each for each in parts.learners if each.quick]
+        quick = [each for each in parts.proposers if each.quick]
         self.phase = Phase.OBSERVE
         if self._learned:
             belief.returns = before.returns if before.changed else Returns(self._base)
@@ -471,25 +472,25 @@ class Supervisor:
                     break
         return np.array(found)
 
-    def _propose(self, belief: Belief, learners: Sequence[Learner], recent: bool) -> None:
-        """Asks learners, judges what they propose, and takes the best that wins."""
+    def _propose(self, belief: Belief, proposers: Sequence[Proposer], recent: bool) -> None:
+        """Asks proposers, judges what they propose, and takes the best that wins."""
         assert belief.situation is not None
         answer = _ask(
-            belief.situation, belief.correction, belief.verdict, learners, self.parts.judge,
+            belief.situation, belief.correction, belief.verdict, proposers, self.parts.judge,
             self._rng(), recent,
         )  # fmt: skip
         self._adopt(belief, answer)
 
-    def _try(self, belief: Belief, learner: Learner) -> None:
+    def _try(self, belief: Belief, proposer: Proposer) -> None:
         """Acts at once: a learned simulator is no judge of whole episodes, real ones are."""
         at = belief.situation
         assert at is not None
-        belief.correction = learner.propose(at, belief.correction, self._rng(), _LOG.info)
+        belief.correction = proposer.propose(at, belief.correction, self._rng(), _LOG.info)
         base = float(np.mean(belief.returns.base))
-        belief.verdict = Verdict(learner.name, base, base, base, 0.0, 0.0, 0, at.horizon)
+        belief.verdict = Verdict(proposer.name, base, base, base, 0.0, 0.0, 0, at.horizon)
         self.phase = Phase.TRIAL
         self.say(
-            f"{_said(belief.diagnosis)}; {learner.name} is tried, real returns judge it; the base "
+            f"{_said(belief.diagnosis)}; {proposer.name} is tried, real returns judge it; the base "
             f"policy's is {base:.0f}"
         )
 
@@ -559,7 +560,7 @@ class Supervisor:
     def _search(self, belief: Belief) -> None:
         """A long search, once for a world that is known well enough, where much is missing."""
         s = self.parts.supervisor
-        slow = [each for each in self.parts.learners if not each.quick]
+        slow = [each for each in self.parts.proposers if not each.quick]
         if belief.done or not slow or self.memory.steps < s.ready or self._job is not None:
             return
         at = belief.situation
@@ -584,7 +585,7 @@ class Supervisor:
         at: Situation,
         known: Correction | None,
         verdict: Verdict | None,
-        learners: Sequence[Learner],
+        proposers: Sequence[Proposer],
         rng: np.random.Generator,
     ) -> "Answer | None":
         s = self.parts
@@ -596,7 +597,7 @@ class Supervisor:
             now, nominal = best.returns, best.nominal
         if now > nominal - s.supervisor.headroom * abs(nominal):
             return None
-        return _ask(at, known, verdict, learners, s.judge, rng, recent=False)
+        return _ask(at, known, verdict, proposers, s.judge, rng, recent=False)
 
     def _finish(self, belief: Belief, answer: "Answer | None") -> None:
         """What a search came to."""
@@ -626,17 +627,17 @@ def _ask(
     at: Situation,
     known: Correction | None,
     verdict: Verdict | None,
-    learners: Sequence[Learner],
+    proposers: Sequence[Proposer],
     judge: JudgeSettings,
     rng: np.random.Generator,
     recent: bool,
 ) -> Answer | None:
-    """Candidates of learners and the one that is known, judged in the diagnosed world."""
+    """Candidates of proposers and the one that is known, judged in the diagnosed world."""
     candidates: dict[str, Correction] = {}
-    for learner in learners:
-        made = learner.propose(at, known, rng, _LOG.info)
+    for proposer in proposers:
+        made = proposer.propose(at, known, rng, _LOG.info)
         if made is not None:
-            candidates[learner.name] = made
+            candidates[proposer.name] = made
     if known is not None and verdict is not None:
         name = verdict.name if verdict.name not in candidates else f"{verdict.name}, as before"
         candidates[name] = known

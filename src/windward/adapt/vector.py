@@ -8,8 +8,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrap
 
 from windward.adapt.actuation import action_array
 from windward.adapt.config import make_runtime, named
-from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
+from windward.adapt.signals import find_source
 
 
 class RobustVectorWrapper(Shell, VectorWrapper):

@@ -9,8 +9,8 @@ from gymnasium.utils import RecordConstructorArgs
 from windward.adapt import saving
 from windward.adapt.actuation import action_array
 from windward.adapt.config import make_runtime, named
-from windward.adapt.finding import find_source
 from windward.adapt.shell import Shell
+from windward.adapt.signals import find_source
 
 
 class RobustWrapper(Shell, gym.Wrapper[Any, Any, Any, Any], RecordConstructorArgs):

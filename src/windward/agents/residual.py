@@ -14,7 +14,7 @@ import numpy as np
 
 from windward import checks
 from windward.adapt.config import Request, register, settings_of
-from windward.adapt.contract import Attempt, Learner
+from windward.adapt.learners.base import Attempt, Learner
 from windward.adapt.learners.laws import Laws, refuse_score
 from windward.adapt.wrapper import RobustWrapper
 from windward.agents.residual_learning import Learning, Residual

@@ -267,12 +267,14 @@ class MujocoParameters:
                 each = np.ones(model.njnt)
                 each[self._picked[kind]] = value
                 getattr(model, f"dof_{kind}")[:] = first[f"dof_{kind}"] * each[self._joint_of]
-            case _:
+            case "frictionloss":
                 each = np.zeros(model.njnt)
                 each[self._picked[kind]] = value
                 # No less than none: dry friction takes energy only.
                 more = first["dof_frictionloss"] + each[self._joint_of]
                 model.dof_frictionloss[:] = np.maximum(more, 0.0)
+            case _:
+                raise AssertionError(f"nothing says how to write {kind!r}")
 
     def _move(self, model: mujoco.MjModel, moved: np.ndarray) -> None:
         """Moves centres of mass, and nothing that MuJoCo keeps relative to them."""

@@ -146,7 +146,7 @@ class Study:
     """A study whose runs are computed at one go: one file has its settings, runs and figure.
 
     To add one, write such a file (`extra/dimension.py` is an example) and name it in
-    `windward.cli.STUDIES`; the command, resuming, Ray, the page and the figure come with it.
+    `windward.cli.COMPUTED`; the command, resuming, Ray, the page and the figure come with it.
     """
 
     name: str

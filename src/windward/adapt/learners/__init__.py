@@ -1,1 +1,1 @@
-"""Learners of corrections, by name."""
+"""Learners that see every step, a file for each; `config.py` has them by name."""

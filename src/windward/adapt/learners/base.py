@@ -1,85 +1,116 @@
-"""What a learner of corrections is given, and what it must bring."""
+"""What a learner of the adaptive layer is given at each step, and what it must bring."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from windward.adapt.corrections import Correction, Space
-from windward.adapt.episodes import Policy, Starts, Window, draw_starts
-from windward.adapt.twin import Twin
-from windward.adapt.winds import WindSettings
-from windward.diagnosis.diagnosis import Diagnosis
+from windward.adapt.actuation import Executed
+from windward.adapt.sources import Happened
+
+Arrays = dict[str, np.ndarray]
 
 
-@dataclass(frozen=True)
-class SimulationSettings:
-    """Episodes that are simulated in the diagnosed world."""
+class Attempt(Protocol):
+    """Runs what may fail; a failure is a fault of rows."""
 
-    steps: int = 1000
-    """of an episode, where the environment does not say how long one may last"""
-    jitter: float = 5e-3
-    """by which a start differs from a recorded one, in units of the state"""
-    h: int = 3
-    """steps in the window of deviations"""
+    def __call__(
+        self, work: Callable[[], Any], rows: np.ndarray, timed: bool = True
+    ) -> tuple[bool, Any]:
+        """(whether it went well, what it gave); with `timed` it must keep the deadline."""
+        ...
 
 
-class Situation(NamedTuple):
-    """What is known when a correction is proposed."""
+class Planned(NamedTuple):
+    """What is to be added to base actions, rows, in actions scaled to [-1, 1]."""
 
-    diagnosis: Diagnosis
-    twin: Twin
-    policy: Policy
-    """base actions of observations, rows"""
-    range: Space
-    dtype: type
-    """of actions"""
-    root: np.ndarray
-    """of the metric of the nominal closed loop"""
-    scale: np.ndarray
-    """(d_x,) usual change of a coordinate in a step"""
-    starts: np.ndarray
-    """(n, d_x) recorded first states of episodes"""
-    recent: np.ndarray
-    """(n, d_x) states of the last steps"""
-    observations: np.ndarray
-    """(n, d) recorded ones, flattened"""
-    window: Window
-    horizon: int
-    """steps of an episode"""
-    simulation: SimulationSettings
-    winds: WindSettings
-    noise: float = 0.0
-    """mean square error of a step in the nominal simulator, in the metric, for each coordinate: 0
-    where it is exact, and not one that was learned"""
+    correction: np.ndarray  # (B, d_u)
+    noise: np.ndarray  # (B, d_u)
+    added: list[float]  # both, row after row: a few floats are quicker to add than arrays
+    rows: np.ndarray  # (B,) bool: those that it is meant for; others execute their base action
+    chosen: np.ndarray | None = None  # (B,) discrete actions, from 0, in place of an addition
 
-    def draw(self, count: int, rng: np.random.Generator, recent: bool = False) -> Starts:
-        """Fresh starts with fresh winds; `recent`: half of them near the last states."""
-        s = self.simulation
-        if not recent:
-            return draw_starts(self.twin, self.starts, count, self.horizon, rng, s.jitter)
-        first = draw_starts(self.twin, self.recent, count - count // 2, self.horizon, rng, 0.0)
-        other = draw_starts(self.twin, self.starts, count // 2, self.horizon, rng, s.jitter)
-        wind = None
-        if first.wind is not None and other.wind is not None:
-            wind = np.concatenate([first.wind, other.wind])
-        return Starts(np.concatenate([first.x, other.x]), wind)
+
+class Outcome(NamedTuple):
+    """A step of rows of environments; arrays with a row for each."""
+
+    happened: Happened
+    truncated: np.ndarray
+    ended: np.ndarray
+    valid: np.ndarray  # it was a step, and not a reset
+    good: np.ndarray  # a step with finite numbers, in which nothing went wrong before
+    paid: bool  # whether rewards are known
+    calm: bool  # whether all rows are good and none ended, as in most steps
+    made: Executed
+
+
+class Heard(NamedTuple):
+    """What a learner made of a step."""
+
+    w_hat: np.ndarray  # (B, d_w), 0 where nothing is known
+    taught: np.ndarray  # (B,) bool: steps that could be used
+    why: str = ""  # why others could not, where nobody has said so yet
 
 
 class Learner(Protocol):
-    """Proposes corrections in a diagnosed world; what acts is the supervisor's decision."""
+    """Proposes what to add to base actions, and learns from each step; rows of environments.
+
+    The calls come in this order: `begin` and `look`, then `plan`, `acted`, `observe` and `look` for
+    each step. What may fail or take long goes through the `Attempt` that a learner is made with.
+    """
 
     name: str
-    quick: bool
-    """whether it proposes at once; others are asked between episodes, or beside the loop"""
+    d_w: int
+    sees_reward: bool
+    """whether a step without a reward tells it nothing"""
 
-    def propose(
-        self,
-        at: Situation,
-        known: Correction | None,
-        rng: np.random.Generator,
-        say: Callable[[str], None],
-    ) -> Correction | None:
-        """A correction, or None where it has none; `known` is what acts by now."""
+    @property
+    def decisions(self) -> list[str]:
+        """What was decided, in sentences."""
         ...
+
+    @property
+    def phase(self) -> str:
+        """observe, trial, active or rest."""
+        ...
+
+    def begin(self, rows: np.ndarray) -> None:
+        """Episodes begin in rows, wherever the last ones were."""
+
+    def look(self, x: np.ndarray, good: np.ndarray, begun: np.ndarray) -> None:
+        """Observations to act on next; `good` ones are finite, in `begun` rows episodes begin."""
+
+    def plan(self, x: np.ndarray, base: np.ndarray, ready: np.ndarray) -> Planned | None:
+        """What to add; None for nothing. Rows that are not ready execute their base action."""
+
+    def acted(self, action: Any, ready: np.ndarray) -> bool:
+        """Actions are about to be executed; False where it cannot follow, so that nothing acts."""
+        ...
+
+    def observe(self, outcome: Outcome) -> Heard:
+        """The step that followed."""
+        ...
+
+    def cut(self, rows: np.ndarray) -> None:
+        """What comes next in rows does not follow on what was: a fault, or a loaded state."""
+
+    def freeze(self, frozen: bool) -> None:
+        """Learning stops, or goes on."""
+
+    def reset(self) -> None:
+        """All is as when it was made; episodes go on."""
+
+    def identity(self) -> dict[str, Any]:
+        """What must be the same for a saved state to fit."""
+        ...
+
+    def arrays(self) -> Arrays:
+        """Its state, as arrays."""
+        ...
+
+    def header(self) -> dict[str, Any]:
+        """The rest of it, as JSON can hold it."""
+        ...
+
+    def restore(self, arrays: Arrays, header: dict[str, Any]) -> None:
+        """Goes on from both; what does not fit is a ValueError, and changes nothing."""

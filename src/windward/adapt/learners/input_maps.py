@@ -13,7 +13,7 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.contract import Arrays
+from windward.adapt.learners.base import Arrays
 from windward.adapt.sources import PD2, PD3, Happened, ObservedPD3, Source
 from windward.policies.actions import ActionCode
 

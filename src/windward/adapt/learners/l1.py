@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from windward import checks
-from windward.adapt.contract import Arrays
+from windward.adapt.learners.base import Arrays
 from windward.adapt.learners.observer import CancellingSettings
 
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
+from windward.adapt.learners.base import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.sources import Happened, Source
 from windward.core import signals
 

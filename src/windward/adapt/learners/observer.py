@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from windward import checks
-from windward.adapt.contract import Arrays
+from windward.adapt.learners.base import Arrays
 from windward.adapt.learners.input_maps import InputMap, Regressed, inverse
 from windward.adapt.sources import Happened
 

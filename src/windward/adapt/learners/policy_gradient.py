@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from windward import files
-from windward.adapt.contract import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.engine import Engine
 from windward.adapt.faults import every, flags, some
+from windward.adapt.learners.base import Arrays, Attempt, Heard, Outcome, Planned
 from windward.adapt.sizes import Size
 from windward.adapt.sources import Source
 from windward.adapt.table import Step

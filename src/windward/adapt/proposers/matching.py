@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from windward.adapt.corrections import Choice, Choices, Correction, Matching
-from windward.adapt.learners.base import Situation
+from windward.adapt.proposers.base import Situation
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class MatchingSettings:
     """Gauss-Newton steps, each from where the last one ended; the first from the last correction"""
 
 
-class MatchingLearner:
+class MatchingProposer:
     """Proposes `Matching` in the metric of the nominal closed loop; nothing is searched for."""
 
     name = "matching"
@@ -47,7 +47,7 @@ class MatchingLearner:
         rng: np.random.Generator,
         say: Callable[[str], None],
     ) -> Correction | None:
-        """See Learner."""
+        """See Proposer."""
         return matching_of(at, self.settings)
 
 

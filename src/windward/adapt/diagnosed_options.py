@@ -7,15 +7,15 @@ import gymnasium as gym
 import numpy as np
 
 from windward import checks
-from windward.adapt.contract import Attempt
 from windward.adapt.corrections import space_of
 from windward.adapt.diagnosed import Diagnosed, state_from_observations, state_reader
 from windward.adapt.episodes import Policy
 from windward.adapt.judges import JudgeSettings
-from windward.adapt.learners.base import Learner, SimulationSettings
-from windward.adapt.learners.matching import MatchingLearner, MatchingSettings
-from windward.adapt.learners.search import SearchLearner, SearchSettings
+from windward.adapt.learners.base import Attempt
 from windward.adapt.metric import MetricSettings
+from windward.adapt.proposers.base import Proposer, SimulationSettings
+from windward.adapt.proposers.matching import MatchingProposer, MatchingSettings
+from windward.adapt.proposers.search import SearchProposer, SearchSettings
 from windward.adapt.sources import PD3, ObservedPD3, Source
 from windward.adapt.supervisor import Parts, SupervisorSettings
 from windward.adapt.winds import WindSettings
@@ -24,7 +24,7 @@ from windward.policies.predictor import predictor
 from windward.simulators.learned import LearnedSimulator, percent
 from windward.simulators.simulator import Simulator
 
-PROPOSERS: Mapping[str, Any] = {"matching": MatchingLearner, "search": SearchLearner}
+PROPOSERS: Mapping[str, Any] = {"matching": MatchingProposer, "search": SearchProposer}
 """proposers of corrections by name; a new one is a class and a line here"""
 SETTINGS: Mapping[str, type] = {
     "matching": MatchingSettings, "search": SearchSettings, "supervisor": SupervisorSettings,
@@ -96,7 +96,7 @@ def make(
     settings = _settings(options, name)
     learned = isinstance(nominal, LearnedSimulator)
     names = (name,) if name in PROPOSERS else ("matching",) if learned else tuple(PROPOSERS)
-    proposers: Sequence[Learner] = [PROPOSERS[each](settings.get(each)) for each in names]
+    proposers: Sequence[Proposer] = [PROPOSERS[each](settings.get(each)) for each in names]
     if learned:
         settings.setdefault("supervisor", SupervisorSettings(kept=GATHERED))
     for each in PROPOSERS:

@@ -11,8 +11,8 @@ import numpy as np
 from windward.adapt import cma, winds
 from windward.adapt.corrections import Carry, Choice, Correction, Matching, Residual, features
 from windward.adapt.episodes import Starts, blank_carry, deviated, play
-from windward.adapt.learners.base import Situation
-from windward.adapt.learners.matching import matching_of
+from windward.adapt.proposers.base import Situation
+from windward.adapt.proposers.matching import matching_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SearchSettings:
     episode tells as much as the whole"""
 
 
-class SearchLearner:
+class SearchProposer:
     """Proposes a `Residual`."""
 
     name = "search"
@@ -65,7 +65,7 @@ class SearchLearner:
         rng: np.random.Generator,
         say: Callable[[str], None],
     ) -> Correction | None:
-        """See Learner."""
+        """See Proposer."""
         s = self.settings
         like = self._like(at)
         check = at.draw(s.checked, rng)

@@ -1,0 +1,1 @@
+"""Proposers of corrections in the diagnosed world, a file for each."""
