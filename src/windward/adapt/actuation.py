@@ -162,9 +162,10 @@ class Continuous:
             added = np.where((plan.rows & ~lost)[:, None], added, 0.0)
         wanted = np.where(lost[:, None], self._middle, rows) + added
         inside = np.clip(wanted, self._low, self._high)
-        clipped = (inside != wanted).any(axis=1)
-        if whole and not added.any() and not clipped.any():
-            return Executed(base, clipped, lost)
+        cut = (inside != wanted).any(axis=1)
+        if not (added.any() or some(lost) or some(cut)):
+            return Executed(base, cut, lost)  # of whatever type: the agent's own
+        clipped = cut & added.any(axis=1)
         return Executed(inside.astype(self._dtype).reshape(-1, *self._shape), clipped, lost)
 
     def _quick(self, base: Any, times: int, added: list[float] | None) -> Executed | None:
@@ -186,7 +187,8 @@ class Continuous:
         if not whole and not math.isfinite(sum(wanted)):
             return None
         action = np.array(inside, self._dtype).reshape(base.shape)
-        clipped = flags(times, False) if whole else self._cut(inside, wanted)
+        cuts = added is not None and not whole
+        clipped = self._cut(inside, wanted) if cuts else flags(times, False)
         return Executed(action, clipped, flags(times, False))
 
     def _cut(self, inside: list[float], wanted: list[float]) -> np.ndarray:

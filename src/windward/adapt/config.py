@@ -28,7 +28,7 @@ from windward.adapt.learners.policy_gradient import PolicyGradient
 from windward.adapt.runtime import Runtime, Timely
 from windward.adapt.signals import check_model, given_model, try_model, try_source, zeros_of
 from windward.adapt.sizes import Size
-from windward.adapt.sources import Own, Source
+from windward.adapt.sources import PD3, Own, Source
 from windward.adapt.trials import Trials, TrialSettings
 from windward.core.algorithm import Algorithm
 from windward.core.recipes import dmf_gpc, mf_gpc
@@ -292,6 +292,12 @@ def make_runtime(
     if logits is not None and isinstance(spaces[1], gym.spaces.Box):
         raise ValueError(f"logits= is for discrete actions; this environment has {spaces[1]}")
     check_model(model, spaces)
+    if isinstance(source, PD3) and len(source.simulators) != rows:
+        raise ValueError(
+            f"PD3 reads the state of {len(source.simulators)} environments, and there are {rows} "
+            "rows: give a SyncVectorEnv of as many, or leave live=True out and states are read from "
+            "observations"
+        )
     options = {name: each for name, each in options.items() if each is not None}
     actuation = make_actuation(*spaces, logits, model)
     if model is not logits:

@@ -54,6 +54,7 @@ class Diagnosed:
     def reset(self) -> None:
         """See Learner."""
         self._start()
+        self._totals[:] = np.nan  # of episodes that are under way nobody knows the beginning
         self._resume(self._known)
 
     def _resume(self, rows: np.ndarray) -> None:
@@ -82,11 +83,11 @@ class Diagnosed:
             index = belief.situation.window.coordinates
             self._weight[index] = 1.0 / scale[index]
 
-    def _predicted(self) -> np.ndarray:
-        """(rows, axes) of the coming step's wind."""
+    def _predicted(self, memory: winds.Memory | None = None) -> np.ndarray:
+        """(rows, axes) of the coming step's wind, from its past."""
         wind = self._of.twin.wind
         assert wind is not None
-        return winds.predict(wind, self._winds, self.parts.winds)
+        return winds.predict(wind, self._winds if memory is None else memory, self.parts.winds)
 
     @property
     def decisions(self) -> list[str]:
@@ -191,10 +192,13 @@ class Diagnosed:
             real = real & ~happened.gone
         u = np.asarray(happened.u, dtype=np.float64).reshape(self.rows, -1)
         w_hat, taught = self._record(x, u, happened.u, real)
-        self._totals += np.where(valid & np.isfinite(happened.reward), happened.reward, 0.0)
+        # A return with an unknown part tells nothing.
+        with np.errstate(invalid="ignore"):
+            self._totals += np.where(valid, happened.reward if outcome.paid else np.nan, 0.0)
         self._acted += self._acting & valid
+        self._acting = self._none
         self._lengths += valid
-        self._end(outcome.ended, outcome.paid)
+        self._end(outcome.ended)
         self._resume(~real & valid & ~outcome.ended)
         self.cut(outcome.ended)
         self._follow()
@@ -219,15 +223,17 @@ class Diagnosed:
         went_well, found = self._attempt(lambda: self._compare(belief, x, u, x_next, index), real)
         if not went_well:
             return w_hat, self._none
-        w_hat[index], deviation = found
+        # Taken over here alone: late work must not write into what was emptied meanwhile.
+        w_hat[index], deviation, self._carry, self._winds, self._guess = found
         if not self.frozen:
             self._attempt(lambda: self.supervisor.stepped(deviation), ~self._none, False)
         return w_hat, real
 
     def _compare(
         self, belief: Belief, x: np.ndarray, u: np.ndarray, x_next: np.ndarray, index: np.ndarray
-    ) -> tuple[np.ndarray, float]:
-        """ŵ of rows, after taking up this step's wind; mean square gap to the believed world."""
+    ) -> tuple[np.ndarray, float, Carry, winds.Memory, np.ndarray | None]:
+        """ŵ of rows, the mean square gap to the believed world; what follows for rows, and wind."""
+        carry, memory, guess = self._carry, self._winds, self._guess
         twin, at, n = belief.twin, belief.situation, len(index)
         windy = self._guess is not None
         # Both worlds in one batch; with a wind the diagnosed one is asked for by its estimate.
@@ -237,34 +243,38 @@ class Diagnosed:
         w_hat = _cleaned(twin.gap(x_next[index], made[:n]))
         if at is None:
             scale = self.supervisor.scale_of(x_next[index] - x[index])
-            return w_hat, _loudest(w_hat / scale)
-        window = self._carry.window.copy()
+            return w_hat, _loudest(w_hat / scale), carry, memory, guess
+        window = carry.window.copy()
         w = w_hat[:, at.window.coordinates] / at.window.size
         window[index] = np.concatenate([w[:, None], window[index, :-1]], axis=1)
-        self._carry = self._carry._replace(window=window)
-        if windy:
-            left = self._follow_wind(belief, x, u, x_next, index)
+        carry = carry._replace(window=window)
+        if guess is not None:
+            amount, left = self._blown(belief, guess, x, u, x_next, index)
+            memory, carry = memory.after(amount), carry._replace(wind=guess.copy())
+            guess = self._predicted(memory)
         else:
             left = _cleaned(twin.gap(x_next[index], made[n:])) * self._weight
-        return w_hat, _loudest(left)
+        return w_hat, _loudest(left), carry, memory, guess
 
-    def _follow_wind(
-        self, belief: Belief, x: np.ndarray, u: np.ndarray, x_next: np.ndarray, index: np.ndarray
-    ) -> np.ndarray:
-        """Estimates the wind of this step and predicts the next; what it leaves unexplained."""
-        assert self._guess is not None
-        s = self.parts.winds
+    def _blown(
+        self,
+        belief: Belief,
+        guess: np.ndarray,
+        x: np.ndarray,
+        u: np.ndarray,
+        x_next: np.ndarray,
+        index: np.ndarray,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The wind of this step in all rows, NaN where it is not known, and what it leaves."""
         amount, left = winds.estimate(
-            belief.twin, x[index], u[index], x_next[index], self._guess[index], self._weight, s
-        )
+            belief.twin, x[index], u[index], x_next[index], guess[index], self._weight,
+            self.parts.winds,
+        )  # fmt: skip
         full = np.full((self.rows, belief.twin.axes), np.nan)
         full[index] = amount
-        self._winds = self._winds.after(full)
-        self._carry = self._carry._replace(wind=self._guess.copy())
-        self._guess = self._predicted()
-        return left
+        return full, left
 
-    def _end(self, ended: np.ndarray, paid: bool) -> None:
+    def _end(self, ended: np.ndarray) -> None:
         """Episodes of rows ended."""
         if not some(ended):
             return
@@ -274,7 +284,7 @@ class Diagnosed:
             self.memory.cut(row)
             for counts in (self._totals, self._acted, self._lengths):
                 counts[row] = 0.0
-            if paid and not self.frozen:
+            if np.isfinite(total) and not self.frozen:
 
                 def told(total: float = total, share: float = share) -> None:
                     self.supervisor.ended(total, share)

@@ -79,12 +79,14 @@ class Memory:
     def _trim(self) -> None:
         """Drops the oldest closed episodes beyond what is kept."""
         total = sum(len(each.u) for each in self._tracks)
-        while total > self._kept and len(self._tracks) > 1:
-            oldest = self._tracks[0]
-            if any(oldest is each for each in self._open):
-                break
-            total -= len(oldest.u)
-            self._tracks.pop(0)
+        going = {id(each) for each in self._open}
+        kept = []
+        for each in self._tracks:
+            if total > self._kept and id(each) not in going and each is not self._tracks[-1]:
+                total -= len(each.u)
+            else:
+                kept.append(each)
+        self._tracks = kept
 
     def log(self, env: str | None = None) -> Log:
         """Newest stretches first: a diagnosis looks at the first steps of a log."""

@@ -22,7 +22,7 @@ from windward.simulators.learned import LearnedSimulator
 
 ROWS = ("_known", "_totals", "_acted", "_lengths")
 """arrays with a number for each row"""
-MAY_BE_NAN = ("winds", "state", "x")
+MAY_BE_NAN = ("winds", "state", "x", "rows/totals")
 """arrays in which NaN says that something is not known"""
 SITUATION = ("root", "scale", "starts", "recent", "observations")
 """arrays of a situation"""
@@ -166,6 +166,7 @@ def restore(learner: Any, arrays: Arrays, header: dict[str, Any]) -> None:
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(repr(error)) from error
     _take(learner, arrays, header, beliefs, tracks, counts)
+    learner.frozen = False  # or it would be thawed; the runtime freezes it if it was frozen
     learner.supervisor.phase = phase
     learner.supervisor.belief = learner.supervisor.beliefs[now]
     learner._follow(anew=True)

@@ -6,6 +6,7 @@ model that raises or is late) costs two steps: the one that it befell is not lea
 the next one the base action is executed alone.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -120,6 +121,9 @@ class Runtime:
         asks = some(ready)
         plan = self.learner.plan(self.x, rows, ready) if asks else None
         went_well, made = True, None
+        if plan is not None and not math.isfinite(sum(plan.added)):
+            self.faults.note("signal", ready, "what was to be added is not finite")
+            plan = None
         if plan is not None:
             went_well, made = self.attempt(lambda: self._made(base, rows, lost, plan), ready, False)
         if made is None:
@@ -133,7 +137,10 @@ class Runtime:
         return made.action
 
     def _made(self, base: Any, rows: np.ndarray, lost: np.ndarray, plan: Any) -> Executed:
-        return self.actuation(self.x, base, rows, lost, plan)
+        x = self.x
+        if not every(self._good):  # a model must not fail for rows that are not asked about
+            x = np.where(self._good.reshape(-1, *([1] * (np.ndim(x) - 1))), x, 0)
+        return self.actuation(x, base, rows, lost, plan)
 
     def observe(
         self,
@@ -188,11 +195,12 @@ class Runtime:
         if shown is None:
             self._look(x_next, begun, told)
         else:
+            self.faults.note("observation", valid & ended & ~told)
             self._look(shown, begun | ended)
         news, self._said = self._said != len(self.learner.decisions), len(self.learner.decisions)
         if plan is None:
             acting, correction = self._none, np.zeros((self.rows, self.actuation.d_u))
-            noise = correction
+            noise = correction.copy()
         else:
             acting = plan.rows & ready
             # Copies: users may write into what they are told.

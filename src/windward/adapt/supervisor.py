@@ -305,7 +305,6 @@ class Supervisor:
         )  # fmt: skip
         if not isinstance(parts.nominal.dynamics, MujocoDynamics):
             found = placed(found, self.memory.log(), parts.nominal)
-        self._deviations, self._usual = [], []
         if not found.changes and (found.wind is None or not found.wind.axes):
             if found.unexplained > MUCH:
                 self.say("something changed that is no known parameter; the base policy acts")
@@ -404,6 +403,7 @@ class Supervisor:
         belief = Belief(found, twin, noise=_noise(found, self.parts.supervisor.quantile))
         belief.situation = self._situation(found, twin)
         self.beliefs.append(belief)
+        self._deviations, self._usual = [], []
         before = self.belief
         self.belief = belief
         if isinstance(before.correction, Residual) and before.twin.axes == twin.axes:

@@ -70,9 +70,12 @@ def estimate(
             np.nan_to_num(gram + ridge) + 1e-30 * np.eye(k),
             np.nan_to_num(np.einsum("nck,nc->nk", effect, r))[..., None],
         )[..., 0]
-    left = np.nan_to_num(r) - np.einsum("nck,nk->nc", np.nan_to_num(effect), found)
-    amount = guess + found * sizes
-    return np.clip(amount, -settings.outlier * sizes, settings.outlier * sizes), left
+    most = settings.outlier * sizes
+    amount = np.clip(guess + found * sizes, -most, most)
+    # What only a far stronger wind would explain is left over: the world may have changed.
+    taken = (amount - guess) / sizes
+    left = np.nan_to_num(r) - np.einsum("nck,nk->nc", np.nan_to_num(effect), taken)
+    return amount, left
 
 
 def predict(wind: Wind, memory: Memory, settings: WindSettings) -> np.ndarray:

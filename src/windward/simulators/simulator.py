@@ -3,6 +3,7 @@
 `eqn:pd3`: ŵ_t = x_{t+1} - f_sim(x_t, u_t).
 """
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,7 +41,9 @@ class Simulator:
         noisy: bool,
         seed: int,
         made_with: dict[str, Any],
+        nominal: Any = None,
     ) -> None:
+        self._nominal = nominal
         self.env, self.copies, self.noisy, self._made_with = env, copies, noisy, made_with
         self._dynamics = dynamics
         space = env.action_space
@@ -102,7 +105,8 @@ class Simulator:
 
     def scaled(self, scale: Mapping[str, float]) -> "Simulator":
         """Another simulator of the environment, with other parameters; see `simulator`."""
-        return simulator(self.env, **{**self._made_with, "scale": scale})
+        # The environment may have changed since this one was made: what it was then is nominal.
+        return simulator(self.env, **{**self._made_with, "scale": scale}, nominal=self._nominal)
 
     @property
     def scale(self) -> Mapping[str, float]:
@@ -323,6 +327,7 @@ def simulator(
     state: Callable[[Any], Any] | None = None,
     parameters: Mapping[str, float] | None = None,
     observation: Callable[[np.ndarray], Any] | None = None,
+    nominal: Any = None,
 ) -> Simulator:
     """Makes a simulator of an environment without its disturbances.
 
@@ -342,6 +347,8 @@ def simulator(
         parameters: with `step`, what may change in it by name, with nominal values greater than 0.
         observation: with `step`, x -> observations of the unwrapped environment, rows. If left out,
             states that are as wide as observations are taken for observations.
+        nominal: parameters of another simulator of the environment, whose first values count
+            where the environment has been changed since.
 
     Returns:
         The simulator.
@@ -380,12 +387,15 @@ def simulator(
     elif parameters is not None:
         raise ValueError("parameters= are those of step=, and there is none")
     else:
-        dynamics = dynamics_of(env.unwrapped, wrappers.nominal_parameters(layers))
+        before = wrappers.nominal_parameters(layers)
+        dynamics = dynamics_of(env.unwrapped, nominal if before is None else before)
     if dynamics is None:
         raise Unsupported(
             f"windward has no physics of {type(env.unwrapped).__name__} (it knows MuJoCo, Pendulum "
             "and CartPole): give step=f(x, u) -> (x_next, cost, terminated) and state=env -> x"
         )
+    # Parameters as they are before any scale: `settle` gives the others new first values.
+    first = copy.copy(dynamics.parameters)
     if scale is not None:
         for kind, array in arrays_of(dynamics.parameters.elements, scale, "scale").items():
             dynamics.parameters.write(kind, array)
@@ -395,7 +405,7 @@ def simulator(
         "copies": copies, "noisy": noisy, "seed": seed, "scale": scale, "step": step,
         "state": state, "parameters": parameters, "observation": observation,
     }  # fmt: skip
-    return Simulator(env, dynamics, layers, copies, noisy, seed, options)
+    return Simulator(env, dynamics, layers, copies, noisy, seed, options, first)
 
 
 def merged(first: Mapping[str, float], then: Mapping[str, float]) -> dict[str, float]:

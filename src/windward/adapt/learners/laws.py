@@ -52,6 +52,7 @@ class Laws:
         self.d_w = 0 if source is None else int(source.d_w or 0)
         self._source_at_first = None if source is None else source.memory()
         self.decisions, self.frozen = [], False
+        self._acting = np.zeros(self.rows, dtype=bool)
 
     def begin(self, rows: np.ndarray) -> None:
         """See Learner."""
@@ -134,7 +135,11 @@ class Laws:
 
     def identity(self) -> dict[str, Any]:
         """See Learner."""
-        return {"d_w": self.d_w, "signal": None if self.source is None else self.source.name}
+        signal = None if self.source is None else self.source.name
+        # A state of another kind of law, or of its map, has other arrays.
+        shapes = {name: list(np.shape(each)) for name, each in self.laws[0].arrays().items()}
+        kept = {name: each for name, each in shapes.items() if name.startswith("map/")}
+        return {"d_w": self.d_w, "signal": signal, "map": kept}
 
     def arrays(self) -> Arrays:
         """See Learner."""
