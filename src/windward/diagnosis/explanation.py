@@ -45,7 +45,9 @@ class Settings:
     finer: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0)
     """shares of price and resolution that are tried until the fewest changes do as well as all"""
     alike: float = 1.1
-    """the fewest changes may leave so much more than all of them together"""
+    """the fewest changes may leave so much more than all of them together ..."""
+    rounding: float = 1e-11
+    """... and this share of the deviation besides: what rounding and the solver leave"""
     accurate: tuple[float, float] = (1e-4, 4e-4)
     """smallest standard deviation of a θ: the solver's tolerance; beside a wind, which is taken out
     as if what it does were in proportion to it"""

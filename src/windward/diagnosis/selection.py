@@ -74,13 +74,17 @@ class Selection:
             for rows in (data.many(s) if noise else data.fit, data.check)
         )
         blowing = (fit, how) if noise else None
-        # Sharper than finite differences are, a combination without effect would seem to have one.
-        floor = s.sharpest * np.sqrt(data.nominal)
-        model = quadratic(
-            self.residuals, fit, self.residuals.unit(own), best.fitted.theta[own], s.fit, how,
-            central=not noise, floor=floor, steps=2 if noise else 0,
-        )  # fmt: skip
-        spread = posterior(model)
+        def around(finer: float) -> tuple[Fitted, np.ndarray]:
+            """The loss at the fit, and how well it tells the parameters."""
+            # Sharper than finite differences are, what has no effect would seem to have one.
+            model = quadratic(
+                self.residuals, fit, self.residuals.unit(own), best.fitted.theta[own], s.fit, how,
+                central=not noise, floor=s.sharpest / finer * np.sqrt(data.nominal),
+                steps=2 if noise else 0,
+            )  # fmt: skip
+            return model, posterior(model)
+
+        model, spread = around(1.0)
         # One more step, with the sharper derivatives: what is exact should look so.
         phi = model.phi - np.linalg.solve(model.hessian, model.score)
         whole = self._left(best.fitted.theta, judged, check)
@@ -91,11 +95,14 @@ class Selection:
         start = self.residuals.unit(own) @ phi
         chosen: tuple[int, ...] = ()
         for finer in s.finer:
+            if finer > 1 and not noise:
+                spread = around(finer)[1]
             chosen = changes.fewest(phi, spread, A[own], s.price / finer, s.resolution / finer)
             solved = self._refit(start, A[:, list(chosen)], fit, how)
             share = self._left(solved.theta, judged, check)
-            if share <= s.alike * whole + (s.exact if best.wind else s.nothing):
+            if share <= s.alike * whole + (s.exact if best.wind else s.rounding):
                 break
+            print("   finer", finer, [atoms[i].name for i in chosen], share, whole, solved.theta)
         if best.wind:
             # A wind that the changes themselves make unnecessary was none.
             calm = self._refit(solved.theta, A[:, list(chosen)], data.fit, Whitening())
