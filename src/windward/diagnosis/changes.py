@@ -33,7 +33,7 @@ def fewest(
 ) -> tuple[int, ...]:
     """Indices of the chosen atoms."""
     sizes, vectors = np.linalg.eigh(covariance + resolution**2 * np.eye(len(theta)))
-    root = (vectors / np.sqrt(np.maximum(sizes, ROUNDING * sizes[-1]))).T
+    root = (vectors / np.sqrt(np.maximum(sizes, ROUNDING * sizes.max(initial=0.0)))).T
     target, atoms = root @ theta, root @ A
     gram, along, whole = atoms.T @ atoms, atoms.T @ target, float(target @ target)
 

@@ -30,7 +30,9 @@ class Settings:
     fewest: int = 96
     """steps to fit from at least, where there are as many"""
     many: int = 500
-    """steps to fit from where something is left, noise for instance"""
+    """steps to fit from where something is left, noise for instance ..."""
+    columns: int = 32_000
+    """... or more, as long as their Jacobian takes no more simulated steps than this"""
     exact: float = 1e-5
     """share of the deviation that may be left where an explanation is taken for the whole one"""
     enough: float = 1e-2

@@ -346,8 +346,7 @@ def _searched(
     how: Whitening,
     settings: FitSettings,
 ) -> tuple[np.ndarray, float]:
-    """The longest of the step and its shares that lowers the loss; bent, where a valley
-    is. With the share of the loss that goes."""
+    """(φ after the longest share of the step that lowers the loss, by what share it falls)."""
     before = now.loss + 0.5 * float(phi @ phi)
     for share in settings.shares:
         trial = phi + share * step

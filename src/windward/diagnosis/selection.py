@@ -33,11 +33,12 @@ class Data(NamedTuple):
     nominal: float
     """mean square deviation from the nominal simulator without a delay"""
 
-    def many(self, settings: Settings) -> Rows:
-        """Rows enough for fits through noise."""
-        if self.rows.size <= 1.2 * settings.many:
+    def many(self, settings: Settings, parameters: int) -> Rows:
+        """Rows enough for fits through noise: all of them where a Jacobian is cheap."""
+        most = max(settings.many, settings.columns // max(parameters, 1))
+        if self.rows.size <= 1.2 * most:
             return self.rows
-        return joined(*split(self.rows, settings.many // 2, settings.block))
+        return joined(*split(self.rows, most // 2, settings.block))
 
 
 def left(
@@ -71,9 +72,10 @@ class Selection:
         noise = not self._enough(best)
         (fit, how), (check, judged) = (
             blown(self.residuals, best, rows, s)
-            for rows in (data.many(s) if noise else data.fit, data.check)
+            for rows in (data.many(s, self.count) if noise else data.fit, data.check)
         )
         blowing = (fit, how) if noise else None
+
         def around(finer: float) -> tuple[Fitted, np.ndarray]:
             """The loss at the fit, and how well it tells the parameters."""
             # Sharper than finite differences are, what has no effect would seem to have one.
@@ -102,7 +104,6 @@ class Selection:
             share = self._left(solved.theta, judged, check)
             if share <= s.alike * whole + (s.exact if best.wind else s.rounding):
                 break
-            print("   finer", finer, [atoms[i].name for i in chosen], share, whole, solved.theta)
         if best.wind:
             # A wind that the changes themselves make unnecessary was none.
             calm = self._refit(solved.theta, A[:, list(chosen)], data.fit, Whitening())
@@ -114,7 +115,7 @@ class Selection:
                 blowing = None
         if blowing is None:
             few = joined(data.fit, data.check)
-            rows = few if self._enough(best) else data.many(s)
+            rows = few if self._enough(best) else data.many(s, self.count)
             blowing = blown(self.residuals, best, rows, s)
         found = self._final(best, atoms, A, list(chosen), solved.theta, nominal, *blowing)
         notes = []
