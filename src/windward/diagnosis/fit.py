@@ -8,7 +8,7 @@ autoregression, where the wind's direction is not known.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -411,7 +411,7 @@ def interval_width(blocks: int, level: float = 0.95) -> float:
     return float(t.ppf(0.5 + level / 2, max(1, blocks - 1)))
 
 
-def energy(r: np.ndarray, how: Any = None) -> float:
+def energy(r: np.ndarray) -> float:
     """Mean square of finite residuals."""
     ok = np.isfinite(r).all(axis=1)
     return float(np.square(r[ok]).mean()) if ok.any() else float("inf")
