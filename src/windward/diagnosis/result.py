@@ -80,7 +80,9 @@ def result_of(parts: Parts) -> Diagnosis:
         ends = each.amount - error, each.amount + error
         changes[each.name] = Change(each.amount, *ends, OFFSETS[BIAS])
     # Changes that leave much were fitted to something else; less so where it looks like noise.
-    strange = unexplained > (MUCH if foreign else MOST)
+    # A fit through noise of sensors leaves smoothed states, whose residuals are next to nothing.
+    most = MUCH if foreign else MOST if found.noise is None else 1.0
+    strange = unexplained > most
     doubtful = not parts.complete or strange or bool(doubts)
     source, values = _source(parts.nominal)
     return Diagnosis(
