@@ -352,6 +352,12 @@ def test_an_autoregression_finds_its_coefficients_and_outliers_do_not_hide_them(
     np.testing.assert_allclose(autoregression(tiny * y[2:], tiny * past), [1.2, -0.5], atol=0.04)
 
 
+def test_an_autoregression_on_a_past_that_hardly_varies_is_finite() -> None:
+    still, huge = np.zeros(60), np.full((60, 8), 1e9)
+    assert (autoregression(still, huge) == 0).all()
+    assert (autoregression(still, 0 * huge) == 0).all()
+
+
 def test_whitening_by_the_past_leaves_innovations_and_treats_derivatives_alike() -> None:
     rng = np.random.default_rng(1)
     pairs = [series(600, a, rng) for a in ((0.95,), (1.5, -0.7))]

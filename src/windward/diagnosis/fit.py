@@ -17,7 +17,9 @@ from windward.diagnosis.residuals import Residuals, Rows
 HIDDEN = 0.02
 """share of a parameter's effect that must be left once a wind is taken out, for it to show"""
 ROUNDING = 1e-14
-"""share of a Hessian's diagonal that keeps it from being singular by rounding"""
+"""share of a matrix's diagonal that keeps it from being singular by rounding"""
+TINIEST = 1e-200
+"""... and where all of it is 0"""
 MAD = 1.4826
 """standard deviation of a normal variable over its median absolute value"""
 
@@ -171,7 +173,10 @@ def autoregression(y: np.ndarray, past: np.ndarray, rounds: int = 5) -> np.ndarr
     coefficients = np.zeros(past.shape[1])
     for _ in range(rounds):
         scaled = past * weight[:, None]
-        coefficients = np.linalg.solve(scaled.T @ past + damping, scaled.T @ y)
+        gram = scaled.T @ past + damping
+        # A series that is next to nothing but for a few blows has a past that hardly varies.
+        gram += (ROUNDING * np.trace(gram) + TINIEST) * np.eye(len(gram))
+        coefficients = np.linalg.solve(gram, scaled.T @ y)
         rest = np.abs(y - past @ coefficients)
         usual = 2 * MAD * float(np.median(rest)) + 1e-15
         weight = usual / np.maximum(usual, rest)
