@@ -145,6 +145,60 @@ def test_the_benchmark_of_training_reaches_what_is_asked() -> None:
     assert f"{report['ratio_sbx']:.2f} times the environment steps a second of SBX" in readme
 
 
+DIAGNOSED = {
+    "one mass, friction, gain or damping": ("single", "error"),
+    "two of them": ("pairs", "error"),
+    "all of them": ("all", "error"),
+    "one or two; Ant": ("spatial", "error"),
+    "none or one, and a sine force": ("wind", "error"),
+    "the same: body and direction": ("wind", "misplaced"),
+    "the same: size": ("wind", "size_error"),
+    "the same: period": ("wind", "period_error"),
+    "one, and noise of 0.05 on actions": ("action-noise", "error"),
+    "total mass, and noise": ("state-noise", "mass_error"),
+    "all motors' gain, and noise": ("state-noise", "gain_error"),
+    "nothing, with and without noise and wind": ("nothing", "reported"),
+    "one, four kinds of noise: 95 % interval": ("coverage", "missed"),
+    "one, seen for 50 steps": ("early", "wrong_kind"),
+    "another kind of change: unexplained": ("foreign", "explained"),
+    "another kind of change: no change reported": ("foreign", "reported"),
+    "the extremes of RRLS": ("rrls", "error"),
+}
+"""rows of the table of docs/diagnosis.md: group and measure of the study"""
+
+
+def test_the_page_of_the_diagnosis_shows_its_study_as_it_came_out() -> None:
+    found = results("diagnose", "summary.json")["scores"]
+    whole = {(each["group"], each["goal"]["measure"]): each for each in found
+             if each["env"] == "all"}  # fmt: skip
+    page = (ROOT / "docs" / "diagnosis.md").read_text()
+    rows = {line.split("|")[1].strip(): [cell.strip() for cell in line.split("|")[2:-1]]
+            for line in page.splitlines() if line.startswith("| ")}  # fmt: skip
+    for label, key in DIAGNOSED.items():
+        if key not in whole:
+            continue
+        each = whole[key]
+        (cells,) = [cells for name, cells in rows.items() if name.startswith(label)]
+        share = f"{each['share']:.2f} [{each['low']:.2f}, {each['high']:.2f}]"
+        assert cells[1:3] == [str(each["cases"]), share], label
+    assert {key for key in whole if key[1] != "seconds"} <= set(DIAGNOSED.values())
+
+
+def test_the_study_of_the_diagnosis_reaches_what_is_claimed() -> None:
+    """What is not here does not hold, and the page says so."""
+    whole = {(each["group"], each["goal"]["measure"]): each
+             for each in results("diagnose", "summary.json")["scores"]
+             if each["env"] == "all"}  # fmt: skip
+    for group, measure in {
+        "single": "error", "pairs": "error", "all": "error", "spatial": "error", "rrls": "error",
+        "early": "wrong_kind", "nothing": "reported", "foreign": "reported",
+    }.items():  # fmt: skip
+        assert whole[group, measure]["held"], group
+    assert whole["nothing", "reported"]["cases"] == 200
+    again = results("diagnose", "state-noise", "summary.json")["scores"]
+    assert all(each["held"] for each in again if each["env"] == "all")
+
+
 def results(*names: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((ROOT / "docs" / "results").joinpath(*names).read_text())
     return found

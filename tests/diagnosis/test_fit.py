@@ -22,6 +22,7 @@ from windward.diagnosis.fit import (
     interval_width,
     posterior,
     quadratic,
+    solved,
     spread,
     whitened,
 )
@@ -231,6 +232,17 @@ def test_where_the_data_shows_nothing_the_prior_keeps_a_parameter_at_nothing() -
     np.testing.assert_allclose(posterior(found)[1], [0.0, 1.0], atol=1e-9)
 
 
+def test_a_hessian_of_very_different_scales_is_solved() -> None:
+    size = np.array([1e12, 1.0, 1e6])
+    alike = np.array([[2.0, 1.0, 0.5], [1.0, 3.0, 1.0], [0.5, 1.0, 2.0]])
+    step = np.array([1e-6, 2.0, -3e-3])
+    hessian = alike * np.outer(size, size)
+    np.testing.assert_allclose(solved(hessian, hessian @ step), step, rtol=1e-7)
+    twice = np.ones((2, 2)) * 1e20  # two parameters that do the same, sharper than the prior
+    found = solved(twice, np.array([1e20, 1e20]))
+    assert found.sum() == pytest.approx(1.0)
+
+
 def test_hubers_loss() -> None:
     z = np.array([0.0, 1.0, -1.5, 2.0, 3.0, -12.0])
     np.testing.assert_allclose(huber(z, 2.0), [0.0, 0.5, 1.125, 2.0, 4.0, 22.0])
@@ -283,6 +295,19 @@ def test_a_projection_takes_out_what_its_directions_span_and_nothing_else(k: int
     np.testing.assert_allclose(again[1], slopes, atol=1e-9)
 
 
+def test_what_acts_as_the_wind_does_shows_nothing_but_errors_at_contacts() -> None:
+    rng = np.random.default_rng(3)
+    effect = rng.normal(size=(200, 5, 2))
+    gain = np.einsum("tck,k->tc", effect, [0.5, -0.2])
+    gain[:8] += rng.normal(size=(8, 5))  # where contacts begin, differences are no derivatives
+    mass = rng.normal(size=(200, 5))
+    jacobian = np.stack([gain, mass], axis=-1)
+    r = rng.normal(size=(200, 5))
+    _, slopes, _ = whitened(r, jacobian, rows_like(200), Whitening(effect))
+    assert not slopes[..., 0].any()
+    assert np.median(np.linalg.norm(slopes[..., 1], axis=1)) > 1
+
+
 def test_a_direction_without_an_effect_takes_nothing_out() -> None:
     rng = np.random.default_rng(0)
     effect = rng.standard_normal((30, 4, 2))
@@ -325,6 +350,12 @@ def test_an_autoregression_finds_its_coefficients_and_outliers_do_not_hide_them(
     np.testing.assert_allclose(autoregression(spoiled, past), [1.2, -0.5], atol=0.08)
     tiny = 1e-9
     np.testing.assert_allclose(autoregression(tiny * y[2:], tiny * past), [1.2, -0.5], atol=0.04)
+
+
+def test_an_autoregression_on_a_past_that_hardly_varies_is_finite() -> None:
+    still, huge = np.zeros(60), np.full((60, 8), 1e9)
+    assert (autoregression(still, huge) == 0).all()
+    assert (autoregression(still, 0 * huge) == 0).all()
 
 
 def test_whitening_by_the_past_leaves_innovations_and_treats_derivatives_alike() -> None:

@@ -10,14 +10,16 @@ import pytest
 
 import windward as ww
 from windward.diagnosis import changes
+from windward.diagnosis.explanation import Settings
 from windward.diagnosis.parameters import Sizes, atoms_of, parameters_of
 from windward.diagnosis.places import lateness, possible, ranking
 from windward.diagnosis.residuals import Direction, Residuals, Rows
+from windward.diagnosis.selection import Data
 from windward.diagnosis.wind import Wind
 from windward.envs import Changed, Disturbed
 from windward.policies import load
 from windward.simulators import simulator
-from windward.simulators.parameters import MujocoParameters
+from windward.simulators.parameters import MujocoParameters, arrays_of
 
 SEED = 921
 
@@ -227,3 +229,61 @@ def test_changes_that_noise_does_not_tell_apart_are_named() -> None:
     sharp = changes.alternatives(theta, 1e-4 * np.eye(3), A, (gain,), 0.005)
     assert (gain, cart) not in sharp
     assert (gain, pole) not in sharp
+
+
+# --- few and small effects ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seed", "true"),
+    [
+        (901, {"mass:cart": 1.301, "mass:pole": 0.503}),
+        (906, {"mass:cart": 1.369, "mass:pole": 1.491}),
+    ],
+)
+def test_masses_of_a_cart_pole_are_found_along_a_bent_valley(
+    seed: int, true: dict[str, float]
+) -> None:
+    """The pole's mass shows little, and the cart's makes up for it but for a little."""
+    world = Changed(gym.make("CartPole-v1"), true)
+    found = ww.diagnose(load("CartPole-v1"), world, seed=seed, threads=1).values
+    elements = {"mass": ["cart", "pole"], "gain": [""]}
+    values = arrays_of(elements, found)
+    gain = float(values.get("gain", np.ones(1))[0])
+    mass = values.get("mass", np.ones(2)) / gain
+    np.testing.assert_allclose(mass, list(true.values()), rtol=0.01)
+
+
+def test_a_strong_motor_is_no_jump() -> None:
+    world = Changed(gym.make("HalfCheetah-v5"), {"gain": 1.755})
+    found = ww.diagnose(load("HalfCheetah-v5"), world, steps=200, seed=968, threads=1)
+    assert found.values == {"gain": pytest.approx(1.755, rel=1e-3)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [902, 903, 906])
+def test_noise_on_the_action_is_no_gain(seed: int) -> None:
+    noisy = Disturbed(gym.make("HalfCheetah-v5"), "uniform:bound=0.05", "action", seed=seed)
+    found = ww.diagnose(load("HalfCheetah-v5"), noisy, seed=seed, threads=1)
+    assert not found.changes
+
+
+@pytest.mark.slow
+def test_changes_that_leave_most_are_only_suspected() -> None:
+    """Softer contacts, which no parameter is."""
+    nominal = simulator(gym.make("HalfCheetah-v5"), noisy=False)
+    world = edited("HalfCheetah-v5", lambda model: model.geom_solref.__setitem__((..., 0), 0.08))
+    found = ww.diagnose(load("HalfCheetah-v5"), world, seed=940, threads=1, simulator=nominal)
+    assert found.unexplained > 0.5
+    assert not found.changes
+
+
+def test_where_a_jacobian_is_cheap_noise_is_seen_through_more_steps() -> None:
+    settings = Settings(many=100, columns=800)
+    count = np.arange(1000)
+    nothing = np.zeros((1000, 1))
+    rows = Rows(nothing, nothing, nothing, np.zeros(1000, int), count, np.zeros(1000, int))
+    data = Data(rows, rows, rows, 1.0)
+    assert abs(data.many(settings, 40).size - 100) <= settings.block
+    assert abs(data.many(settings, 4).size - 200) <= settings.block
+    assert data.many(Settings(columns=900), 1) is rows

@@ -16,6 +16,8 @@ from windward.diagnosis.parameters import Atom
 
 PAIRS_UP_TO = 48
 """atoms up to which all pairs are tried; more are searched one after the other"""
+ROUNDING = 1e-14
+"""smallest variance that is told from 0, as a share of the largest"""
 
 
 def matrix(atoms: Sequence[Atom], count: int) -> np.ndarray:
@@ -30,8 +32,8 @@ def fewest(
     theta: np.ndarray, covariance: np.ndarray, A: np.ndarray, price: float, resolution: float
 ) -> tuple[int, ...]:
     """Indices of the chosen atoms."""
-    precision = np.linalg.inv(covariance + resolution**2 * np.eye(len(theta)))
-    root = np.linalg.cholesky((precision + precision.T) / 2).T
+    sizes, vectors = np.linalg.eigh(covariance + resolution**2 * np.eye(len(theta)))
+    root = (vectors / np.sqrt(np.maximum(sizes, ROUNDING * sizes.max(initial=0.0)))).T
     target, atoms = root @ theta, root @ A
     gram, along, whole = atoms.T @ atoms, atoms.T @ target, float(target @ target)
 

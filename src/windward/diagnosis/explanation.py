@@ -30,7 +30,9 @@ class Settings:
     fewest: int = 96
     """steps to fit from at least, where there are as many"""
     many: int = 500
-    """steps to fit from where something is left, noise for instance"""
+    """steps to fit from where something is left, noise for instance ..."""
+    columns: int = 32_000
+    """... or more, as long as their Jacobian takes no more simulated steps than this"""
     exact: float = 1e-5
     """share of the deviation that may be left where an explanation is taken for the whole one"""
     enough: float = 1e-2
@@ -45,7 +47,9 @@ class Settings:
     finer: tuple[float, ...] = (1.0, 4.0, 16.0, 64.0)
     """shares of price and resolution that are tried until the fewest changes do as well as all"""
     alike: float = 1.1
-    """the fewest changes may leave so much more than all of them together"""
+    """the fewest changes may leave so much more than all of them together ..."""
+    rounding: float = 1e-11
+    """... and this share of the deviation besides: what rounding and the solver leave"""
     accurate: tuple[float, float] = (1e-4, 4e-4)
     """smallest standard deviation of a θ: the solver's tolerance; beside a wind, which is taken out
     as if what it does were in proportion to it"""

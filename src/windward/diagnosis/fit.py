@@ -8,7 +8,7 @@ autoregression, where the wind's direction is not known.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,10 @@ from windward.diagnosis.residuals import Residuals, Rows
 
 HIDDEN = 0.02
 """share of a parameter's effect that must be left once a wind is taken out, for it to show"""
+ROUNDING = 1e-14
+"""share of a matrix's diagonal that keeps it from being singular by rounding"""
+TINIEST = 1e-200
+"""... and where all of it is 0"""
 MAD = 1.4826
 """standard deviation of a normal variable over its median absolute value"""
 
@@ -30,7 +34,7 @@ class FitSettings:
     """residuals beyond so many σ count linearly, not squared"""
     longest: float = 2.0
     """largest change of a θ in one iteration, in prior standard deviations"""
-    tolerance: float = 1e-5
+    tolerance: float = 1e-6
     """a step this small ends the search"""
     settled: float = 0.05
     """... and so does one of this share of the standard deviations"""
@@ -38,10 +42,14 @@ class FitSettings:
     """smallest σ, in usual changes of a coordinate in a step: what the solver's tolerance leaves"""
     past: int = 8
     """order of the autoregression that whitens"""
-    shares: tuple[float, ...] = (1.0, 0.5, 0.25, 0.0625)
+    shares: tuple[float, ...] = (1.0, 0.5, 0.25, 0.0625, 0.0156)
     """of a Gauss-Newton step, the longest that lowers the loss is taken"""
+    bends: int = 2
+    """corrections of a step that does not lower the loss, by its own derivatives"""
     stall: float = 0.02
     """a search whose residuals shrink by a smaller share than this ..."""
+    drop: float = 0.05
+    """... and whose loss falls by a smaller one ..."""
     patience: int = 3
     """... in so many iterations in a row ends"""
 
@@ -85,6 +93,8 @@ class Fitted(NamedTuple):
     loss: float
     sigma: np.ndarray
     iterations: int
+    slopes: np.ndarray | None = None  # (kept rows, c, φ) of r / σ, with the wind taken out
+    pull: np.ndarray | None = None  # (kept rows, c) r / σ, cut as Huber's loss does
 
 
 def whitened(
@@ -123,9 +133,10 @@ def _projected(
     r = r - np.einsum("tck,tk->tc", basis, np.einsum("tck,tc->tk", basis, r))
     along = np.einsum("tck,tcp->tkp", basis, jacobian)
     rest = jacobian - np.einsum("tck,tkp->tcp", basis, along)
-    # What is left of a parameter that acts just as the wind does is an error of differences.
-    size, left = (np.sqrt(np.square(each).sum(axis=(0, 1))) for each in (jacobian, rest))
-    return r, rest * (left > HIDDEN * size)
+    # What is left of a parameter that acts just as the wind does is an error of differences, large
+    # at the few steps in which a contact begins or ends: its usual size tells.
+    size, left = (np.sqrt(np.square(each).sum(axis=1)) for each in (jacobian, rest))
+    return r, rest * (_usual(np.where(size > 0, left, 0.0)) > HIDDEN * _usual(size))
 
 
 def _action_noise(
@@ -162,7 +173,10 @@ def autoregression(y: np.ndarray, past: np.ndarray, rounds: int = 5) -> np.ndarr
     coefficients = np.zeros(past.shape[1])
     for _ in range(rounds):
         scaled = past * weight[:, None]
-        coefficients = np.linalg.solve(scaled.T @ past + damping, scaled.T @ y)
+        gram = scaled.T @ past + damping
+        # A series that is next to nothing but for a few blows has a past that hardly varies.
+        gram += (ROUNDING * np.trace(gram) + TINIEST) * np.eye(len(gram))
+        coefficients = np.linalg.solve(gram, scaled.T @ y)
         rest = np.abs(y - past @ coefficients)
         usual = 2 * MAD * float(np.median(rest)) + 1e-15
         weight = usual / np.maximum(usual, rest)
@@ -202,6 +216,11 @@ def _autoregressed(
     return fresh, slopes, kept
 
 
+def _cut(z: np.ndarray, settings: FitSettings) -> np.ndarray:
+    """The derivative of Huber's loss."""
+    return np.clip(z, -settings.huber, settings.huber)
+
+
 def huber(z: np.ndarray, k: float) -> np.ndarray:
     """Huber's loss."""
     size = np.abs(z)
@@ -210,12 +229,16 @@ def huber(z: np.ndarray, k: float) -> np.ndarray:
 
 def spread(r: np.ndarray, floor: float) -> np.ndarray:
     """σ of each coordinate: the median size of its residuals."""
-    size = np.abs(r)
-    shown = np.where(size > 0, size, np.nan)  # what is 0 to the bit was not there to be fitted
+    return MAD * _usual(np.abs(r)) + floor
+
+
+def _usual(size: np.ndarray) -> np.ndarray:
+    """The median of each column; what is 0 to the bit was not there."""
+    shown = np.where(size > 0, size, np.nan)
     some = np.isfinite(shown).any(axis=0)
-    median = np.zeros(r.shape[1])
+    median = np.zeros(size.shape[1])
     median[some] = np.nanmedian(shown[:, some], axis=0)
-    return MAD * median + floor
+    return median
 
 
 def gauss_newton(
@@ -230,22 +253,24 @@ def gauss_newton(
     how = how or Whitening()
     phi = np.linalg.lstsq(basis, start, rcond=None)[0]
     found: Fitted | None = None
-    waited, smallest = 0, np.full(1, np.inf)
+    waited, smallest, drop = 0, float("inf"), 0.0
     for iteration in range(settings.iterations):
         found = quadratic(residuals, rows, basis, phi, settings, how)._replace(iterations=iteration)
         # An explanation that cannot do better is not worth the search.
-        size = np.log(found.sigma)
-        waited = 0 if (size < smallest - settings.stall).any() else waited + 1
-        smallest = np.minimum(size, smallest)
-        step = -np.linalg.solve(found.hessian, found.score)
+        size = float(np.log(found.sigma).mean())
+        waited = 0 if size < smallest - settings.stall or drop > settings.drop else waited + 1
+        smallest = min(size, smallest)
+        step = -solved(found.hessian, found.score)
         largest = float(np.abs(step).max(initial=0.0))
         error = 1 / np.sqrt(np.diag(found.hessian))
-        small = np.abs(step) < np.maximum(settings.tolerance, settings.settled * error)
-        if small.all() or waited >= settings.patience:
+        settled = (np.abs(step) < settings.settled * error).all()
+        # While residuals shrink so do errors, and the prior's pull with them.
+        done = largest < settings.tolerance or (settled and waited > 0)
+        if done or waited >= settings.patience:
             break
         step *= min(1.0, settings.longest / largest)
-        phi, moved = _searched(residuals, rows, basis, phi, step, found, how, settings)
-        if not moved:
+        phi, drop = _searched(residuals, rows, basis, phi, step, found, how, settings)
+        if not drop > 0:
             break
     assert found is not None
     return found
@@ -280,7 +305,7 @@ def quadratic(
     widths[: r.shape[1]] = np.maximum(floor, how.floor)
     found = _model(fresh, slopes, run, basis, phi, widths, settings)
     for _ in range(steps):
-        step = -np.linalg.solve(found.hessian, found.score)
+        step = -solved(found.hessian, found.score)
         step *= min(1.0, settings.longest / max(float(np.abs(step).max(initial=0.0)), 1e-300))
         fresh, phi = fresh + slopes @ step, phi + step
         found = _model(fresh, slopes, run, basis, phi, widths, settings)
@@ -304,8 +329,16 @@ def _model(
     each = np.einsum("tc,tcp->tp", w * z, scaled)
     return Fitted(
         basis @ phi, phi, hessian, each.sum(axis=0) + phi, _blocks(each, run),
-        float(huber(z, settings.huber).sum()), sigma, 0,
+        float(huber(z, settings.huber).sum()), sigma, 0, scaled,
+        w * z,
     )  # fmt: skip
+
+
+def solved(hessian: np.ndarray, score: np.ndarray) -> np.ndarray:
+    """H⁻¹ g of a Hessian whose parameters show to very different degrees."""
+    size = 1 / np.sqrt(np.diag(hessian))
+    scaled = hessian * np.outer(size, size) + ROUNDING * np.eye(len(size))
+    return np.asarray(size * np.linalg.solve(scaled, size * score))
 
 
 def _searched(
@@ -317,21 +350,25 @@ def _searched(
     now: Fitted,
     how: Whitening,
     settings: FitSettings,
-) -> tuple[np.ndarray, bool]:
-    """The longest of the step and its shares that lowers the loss."""
-    trials = [phi + share * step for share in settings.shares]
+) -> tuple[np.ndarray, float]:
+    """(φ after the longest share of the step that lowers the loss, by what share it falls)."""
     before = now.loss + 0.5 * float(phi @ phi)
-    # The full step nearly always does; the others are simulated only if it does not.
-    for group in (trials[:1], trials[1:]):
-        tried = residuals.at([basis @ trial for trial in group], rows)
-        for r, trial in zip(tried, group, strict=True):
-            none = np.zeros((*r.shape, 0))
-            fresh, _, kept = whitened(r, none, rows, how)
-            loss = float(huber(fresh[kept] / now.sigma, settings.huber).sum())
-            loss += 0.5 * float(trial @ trial)
+    for share in settings.shares:
+        trial = phi + share * step
+        for _ in range(1 + settings.bends):
+            r = residuals.at([basis @ trial], rows)[0]
+            fresh, _, kept = whitened(r, np.zeros((*r.shape, 0)), rows, how)
+            z = fresh[kept] / now.sigma
+            loss = float(huber(z, settings.huber).sum()) + 0.5 * float(trial @ trial)
             if loss < before and kept.mean() > 0.5 * np.isfinite(r).all(axis=1).mean():
-                return trial, True
-    return phi, False
+                return trial, 1 - loss / before
+            if now.slopes is None or now.pull is None or z.shape != now.slopes.shape[:2]:
+                break
+            # A valley bends away from the step: back to its floor, by the same derivatives.
+            missed = np.einsum("tc,tcp->p", _cut(z, settings) - (1 - share) * now.pull, now.slopes)
+            back = -solved(now.hessian, missed)
+            trial = trial + back * min(1.0, settings.longest / (np.abs(back).max() + 1e-300))
+    return phi, 0.0
 
 
 def _blocks(each: np.ndarray, run: np.ndarray, length: int = 20) -> np.ndarray:
@@ -379,7 +416,7 @@ def interval_width(blocks: int, level: float = 0.95) -> float:
     return float(t.ppf(0.5 + level / 2, max(1, blocks - 1)))
 
 
-def energy(r: np.ndarray, how: Any = None) -> float:
+def energy(r: np.ndarray) -> float:
     """Mean square of finite residuals."""
     ok = np.isfinite(r).all(axis=1)
     return float(np.square(r[ok]).mean()) if ok.any() else float("inf")

@@ -110,7 +110,7 @@ class _Search:
         """Adds explanations from the simplest on, until one leaves nothing."""
         s = self.settings
         late: list[Explanation] = []
-        if not self._exact(found[-1]):
+        if found[-1].left > s.clear:
             self.say("late actions")
             late = self._late(found[0])
             found += [each for each in late if each.left < 0.5 * found[0].left]
@@ -122,7 +122,7 @@ class _Search:
         if not self._exact(found[-1]):
             self.say("wind")
             found += self._windy()
-        for each in late:
+        for each in (each for each in late if each.left < found[0].left):
             if self._exact(found[-1]):
                 break
             self.say("wind and late actions")
@@ -134,7 +134,18 @@ class _Search:
         best = min(firm, key=lambda each: each.left)
         if best.left > s.enough and len(self.every) > len(self.core):
             self.say("all parameters")
-            found += [self._fitted(self.every, start=each) for each in self._starts(best)]
+            starts = [each for each in self._starts(best) if self._promising(each, best)]
+            found += [self._fitted(self.every, start=each) for each in starts]
+
+    def _promising(self, start: Explanation, best: Explanation) -> bool:
+        """Whether all parameters may explain as much as the best, by the quadratic model there."""
+        data, theta = self.data, start.fitted.theta
+        basis = self.residuals.unit(self.every)
+        model = quadratic(self.residuals, data.fit, basis, theta, self.settings.fit, Whitening())
+        drop = 0.5 * float(model.score @ np.linalg.solve(model.hessian, model.score)) / model.loss
+        expected = (1 - drop) * self._left(theta, Whitening(), data.check)
+        nearly = self.settings.nearly
+        return drop > nearly and expected < best.left / nearly
 
     def _exact(self, each: Explanation) -> bool:
         return each.left < self.settings.exact
@@ -217,7 +228,9 @@ class _Search:
         found = []
         for delay in self._delays(first):
             self.data = self._late_data(delay)
-            each = self._fitted(self.core)._replace(delay=delay)
+            each = self._gauss_newton(self.core, self.zero, delay=delay)
+            if each.left < first.left:
+                each = self._fitted(self.core, start=each)._replace(delay=delay)
             self.data = self.at_once
             found.append(each)
             if self._exact(each):

@@ -32,6 +32,8 @@ SEEN = 0.5
 """a parameter is seen if its interval is narrower than this share of what was before the data"""
 REGULAR = 0.6
 """share of what is left over that its past predicts, from which on it is no noise"""
+MOST = 0.5
+"""share of the deviation that may stay unexplained if it looks like noise"""
 TINY = 1e-3
 """of the usual change in a step, and of the deviation: a wind with less effect is not reported"""
 BULK = 0.98
@@ -77,8 +79,11 @@ def result_of(parts: Parts) -> Diagnosis:
         error = 1.96 * each.error
         ends = each.amount - error, each.amount + error
         changes[each.name] = Change(each.amount, *ends, OFFSETS[BIAS])
-    # Changes that leave much, and not as noise, were fitted to something else.
-    doubtful = not parts.complete or (unexplained > MUCH and foreign) or bool(doubts)
+    # Changes that leave much were fitted to something else; less so where it looks like noise.
+    # A fit through noise of sensors leaves smoothed states, whose residuals are next to nothing.
+    most = MUCH if foreign else MOST if found.noise is None else 1.0
+    strange = unexplained > most
+    doubtful = not parts.complete or strange or bool(doubts)
     source, values = _source(parts.nominal)
     return Diagnosis(
         changes={} if doubtful else changes,

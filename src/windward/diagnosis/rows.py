@@ -11,6 +11,8 @@ from windward.simulators.simulator import Simulator
 Nominal = Simulator | LearnedSimulator
 JUMP = 3.0
 """a position that moves by so much more than its velocities allow has not been reached in a step"""
+FAST = 0.99
+"""quantile of a velocity that is its fastest: single steps may be outliers"""
 STANDS_OUT = 100.0
 """a residual so many times those of the others may be that of a lost step"""
 HUGE = 0.1
@@ -91,7 +93,9 @@ def _refuse_jumps(x: np.ndarray, nominal: Nominal, number: int) -> None:
     speed = (x[1:] + x[:-1])[:, parts["qvel"]] / 2
     noise = np.median(np.abs(x[1:] - x[:-1])[:, parts["qpos"]] - dt * np.abs(speed), axis=0)
     allowed = JUMP * dt * (v[1:] + v[:-1] + usual) + 20 * np.abs(noise)
-    bad = (gap > allowed).any(axis=1)
+    # Between two slow moments a strong motor can be fast, but not faster than it ever is.
+    fastest = JUMP * dt * np.quantile(v, FAST, axis=0)
+    bad = (gap > np.maximum(allowed, fastest)).any(axis=1)
     # Where most steps jump the velocities are in another unit: that is for the fit to show.
     if bad.any() and bad.mean() < 0.2:
         step = int(bad.argmax())

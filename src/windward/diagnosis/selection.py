@@ -33,11 +33,12 @@ class Data(NamedTuple):
     nominal: float
     """mean square deviation from the nominal simulator without a delay"""
 
-    def many(self, settings: Settings) -> Rows:
-        """Rows enough for fits through noise."""
-        if self.rows.size <= 1.2 * settings.many:
+    def many(self, settings: Settings, parameters: int) -> Rows:
+        """Rows enough for fits through noise: all of them where a Jacobian is cheap."""
+        most = max(settings.many, settings.columns // max(parameters, 1))
+        if self.rows.size <= 1.2 * most:
             return self.rows
-        return joined(*split(self.rows, settings.many // 2, settings.block))
+        return joined(*split(self.rows, most // 2, settings.block))
 
 
 def left(
@@ -71,16 +72,21 @@ class Selection:
         noise = not self._enough(best)
         (fit, how), (check, judged) = (
             blown(self.residuals, best, rows, s)
-            for rows in (data.many(s) if noise else data.fit, data.check)
+            for rows in (data.many(s, self.count) if noise else data.fit, data.check)
         )
         blowing = (fit, how) if noise else None
-        # Sharper than finite differences are, a combination without effect would seem to have one.
-        floor = s.sharpest * np.sqrt(data.nominal)
-        model = quadratic(
-            self.residuals, fit, self.residuals.unit(own), best.fitted.theta[own], s.fit, how,
-            central=not noise, floor=floor, steps=2 if noise else 0,
-        )  # fmt: skip
-        spread = posterior(model)
+
+        def around(finer: float) -> tuple[Fitted, np.ndarray]:
+            """The loss at the fit, and how well it tells the parameters."""
+            # Sharper than finite differences are, what has no effect would seem to have one.
+            model = quadratic(
+                self.residuals, fit, self.residuals.unit(own), best.fitted.theta[own], s.fit, how,
+                central=not noise, floor=s.sharpest / finer * np.sqrt(data.nominal),
+                steps=2 if noise else 0,
+            )  # fmt: skip
+            return model, posterior(model)
+
+        model, spread = around(1.0)
         # One more step, with the sharper derivatives: what is exact should look so.
         phi = model.phi - np.linalg.solve(model.hessian, model.score)
         whole = self._left(best.fitted.theta, judged, check)
@@ -91,10 +97,12 @@ class Selection:
         start = self.residuals.unit(own) @ phi
         chosen: tuple[int, ...] = ()
         for finer in s.finer:
+            if finer > 1 and not noise:
+                spread = around(finer)[1]
             chosen = changes.fewest(phi, spread, A[own], s.price / finer, s.resolution / finer)
             solved = self._refit(start, A[:, list(chosen)], fit, how)
             share = self._left(solved.theta, judged, check)
-            if share <= s.alike * whole + (s.exact if best.wind else s.nothing):
+            if share <= s.alike * whole + (s.exact if best.wind else s.rounding):
                 break
         if best.wind:
             # A wind that the changes themselves make unnecessary was none.
@@ -107,7 +115,7 @@ class Selection:
                 blowing = None
         if blowing is None:
             few = joined(data.fit, data.check)
-            rows = few if self._enough(best) else data.many(s)
+            rows = few if self._enough(best) else data.many(s, self.count)
             blowing = blown(self.residuals, best, rows, s)
         found = self._final(best, atoms, A, list(chosen), solved.theta, nominal, *blowing)
         notes = []

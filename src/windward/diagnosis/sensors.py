@@ -34,11 +34,11 @@ class SensorSettings:
     """steps that are filtered in one go"""
     few: int = 300
     """steps on which delays are compared"""
-    first: int = 300
+    first: int = 200
     """steps that the first rounds look at"""
-    steps: int = 600
+    steps: int = 400
     """steps that are looked at, at most"""
-    rounds: tuple[int, int, int] = (6, 4, 3)
+    rounds: tuple[int, int, int] = (6, 2, 3)
     """at most: at first, on all steps, and for the changes that are chosen"""
     settled: float = 0.3
     """largest change of θ, in its standard deviations, that ends the rounds"""

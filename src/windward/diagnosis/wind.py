@@ -168,8 +168,7 @@ def wind_of(
     if not place.startswith("coordinate:"):
         # What a strong push does is not in proportion to it.
         pushed, amount = residuals.pushed(rows, direction, amount)
-        (near,) = residuals.directions(found.theta, pushed, place, axes)
-        amount = amount + along(residuals.at([found.theta], pushed)[0], near.effect)
+        amount = amount + along(residuals.at([found.theta], pushed)[0], direction.effect)
     size = np.sqrt(np.median(np.square(amount), axis=0))
     strong = size > 0.05 * size.max()
     found_axes = tuple(
@@ -341,14 +340,15 @@ def _sine(w: np.ndarray, time: np.ndarray, episode: np.ndarray) -> tuple[Sine, n
     longest = float(time.max() + 1)
     low, high = 1 / min(PERIODS[1], 2 * longest), 1 / PERIODS[0]
     # Frequencies closer than a quarter of a cycle an episode look alike.
-    frequencies = np.arange(low, high, 0.25 / longest)
-    power = np.concatenate(
-        [
-            (np.square(np.abs(np.add.reduceat(w[:, None] * wave, first))) / counts[:, None]).sum(0)
-            for some in np.array_split(frequencies, max(1, len(frequencies) // 256))
-            for wave in [np.exp(-2j * np.pi * time[:, None] * some)]
-        ]
-    )
+    length = 4 * int(longest)
+    frequencies = np.fft.rfftfreq(length)
+    power = np.zeros(len(frequencies))
+    for start, count in zip(first, counts, strict=True):
+        series = np.zeros(int(longest))
+        series[time[start : start + count]] = w[start : start + count]
+        power += np.square(np.abs(np.fft.rfft(series, length))) / count
+    looked = (frequencies >= low) & (frequencies <= high)
+    frequencies, power = frequencies[looked], power[looked]
     tries = [
         minimize_scalar(
             lambda f: _size(left(1 / f)),
