@@ -295,8 +295,8 @@ def make_runtime(
     if isinstance(source, PD3) and len(source.simulators) != rows:
         raise ValueError(
             f"PD3 reads the state of {len(source.simulators)} environments, and there are {rows} "
-            "rows: give a SyncVectorEnv of as many, or leave live=True out and states are read from "
-            "observations"
+            "rows: give a SyncVectorEnv of as many, or leave live=True out, so that observations "
+            "tell states"
         )
     options = {name: each for name, each in options.items() if each is not None}
     actuation = make_actuation(*spaces, logits, model)
