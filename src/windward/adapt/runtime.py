@@ -117,21 +117,26 @@ class Runtime:
     def act(self, base: Any) -> Any:
         """The actions to execute; `base` itself, to the bit, where nothing is added to it."""
         rows, lost = self.actuation.read(base)
-        ready = self._good & ~self.fallback & ~lost
+        ready = self._good
+        if some(self.fallback) or some(lost):
+            ready = ready & ~self.fallback & ~lost
         asks = some(ready)
         plan = self.learner.plan(self.x, rows, ready) if asks else None
         went_well, made = True, None
         if plan is not None and not math.isfinite(sum(plan.added)):
             self.faults.note("signal", ready, "what was to be added is not finite")
             plan = None
-        if plan is not None:
+        if plan is not None and self.actuation.discrete:  # which asks a model for its logits
             went_well, made = self.attempt(lambda: self._made(base, rows, lost, plan), ready, False)
+        elif plan is not None:
+            made = self._made(base, rows, lost, plan)
         if made is None:
             plan, made = None, self._made(base, rows, lost, None)
         if asks and not (went_well and self.learner.acted(made.action, ready)):
             ready, plan = self._none, None
             made = self._made(base, rows, lost, None)
-        self.faults.note("action", made.lost)
+        if some(made.lost):
+            self.faults.note("action", made.lost)
         self.clipped += made.clipped.tolist().count(True)
         self._pending = made, plan, ready
         return made.action
@@ -197,7 +202,8 @@ class Runtime:
         else:
             self.faults.note("observation", valid & ended & ~told)
             self._look(shown, begun | ended)
-        news, self._said = self._said != len(self.learner.decisions), len(self.learner.decisions)
+        said = len(self.learner.decisions)
+        news, self._said = said != self._said, said
         if plan is None:
             acting, correction = self._none, np.zeros((self.rows, self.actuation.d_u))
             noise = correction.copy()
@@ -207,8 +213,9 @@ class Runtime:
             correction, noise = plan.correction.copy(), plan.noise.copy()
             if not every(acting):
                 correction[~acting], noise[~acting] = 0.0, 0.0
+        resting = self._none if every(acting) else ~acting
         return Report(
-            heard.w_hat, correction, noise, happened.u, made.clipped, fault, ~acting,
+            heard.w_hat, correction, noise, happened.u, made.clipped, fault, resting,
             self._all if news else self._none,
         )  # fmt: skip
 

@@ -138,7 +138,8 @@ class PolicyGradient:
             turn = self._none
         if not self.discrete and not some(turn):
             return None
-        return Planned(engine.correction, engine.draw, engine.added, ready & turn)
+        rows = ready if every(turn) else ready & turn
+        return Planned(engine.correction, engine.draw, engine.added, rows)
 
     def acted(self, action: np.ndarray, ready: np.ndarray) -> bool:
         """See Learner."""
@@ -221,7 +222,9 @@ class PolicyGradient:
 
     def _unit(self) -> np.ndarray | None:
         """Zeros in place of the next draw when noise is off."""
-        return None if self._explores else np.zeros((self.rows, self.engine.algorithm.d_u))
+        if (self.trials is None and not self.frozen) or self._explores:
+            return None
+        return np.zeros((self.rows, self.engine.algorithm.d_u))
 
     def cut(self, rows: np.ndarray) -> None:
         """See Learner: the core leaves windows as they were at a step that it refuses."""
