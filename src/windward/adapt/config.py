@@ -193,7 +193,7 @@ def _algorithm(actuation: Actuation, source: Source, options: dict[str, Any]) ->
 
 
 def _with_values(source: Source, actuation: Actuation, model: Any, space: gym.Space) -> Source:
-    """The source with the base policy's values beside it; refuses where there are none."""
+    """Adds the base policy's values to a source; refuses a model that has none."""
     if actuation.discrete:
         raise ValueError("learner 'advantage' is for continuous actions; use 'mf-gpc'")
     try:
@@ -212,7 +212,7 @@ def _with_values(source: Source, actuation: Actuation, model: Any, space: gym.Sp
 
 
 def _with_states(source: Source, actuation: Actuation, space: gym.Space) -> tuple[Source, int]:
-    """The source with observations beside it, and how many numbers they have."""
+    """Adds observations to a source; gives it and how many numbers they have."""
     if actuation.discrete:
         raise ValueError("learner 'response' is for continuous actions; use 'mf-gpc'")
     size = int(np.prod(space.shape or ()))

@@ -209,7 +209,7 @@ class Runtime:
             noise = correction.copy()
         else:
             acting = plan.rows & ready
-            # Copies: users may write into what they are told.
+            # Copies: users may write into what they get.
             correction, noise = plan.correction.copy(), plan.noise.copy()
             if not every(acting):
                 correction[~acting], noise[~acting] = 0.0, 0.0
